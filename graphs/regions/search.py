@@ -169,7 +169,7 @@ def _written(context: SearchContext, found: Listed, item: RegionClass) -> Path:
     assert found.outline is not None
     folder = context.archive.folder / "regions"
     folder.mkdir(exist_ok=True)
-    path = folder / f"{item.name}.py"
+    path = folder / f"{context.task.name}_{item.name}.py"
     title = f"{item.name} of {context.task.name}, {len(item.regions)} places: {item.words}"
     path.write_text(region_source(found.outline, item.regions[0], title), encoding="utf-8")
     return path

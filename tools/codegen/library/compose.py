@@ -86,6 +86,7 @@ class _Fitted:
     words: str
     includes: tuple[str, ...]
     source: str
+    exported: tuple[str, ...]
     forward: ast.FunctionDef
     prepare: ast.FunctionDef | None
 
@@ -103,6 +104,7 @@ class _Fitted:
             words=f"{part.of.words}, in {len(part.of.regions)} places",
             includes=tuple(line.strip() for line in _INCLUDE.findall(candidate.kernel)),
             source=_renamed(text, called | values).strip(),
+            exported=tuple(called.values()),
             forward=functions["forward"],
             prepare=functions.get("prepare"),
         )
@@ -145,7 +147,10 @@ def _kernel(fitted: Sequence[_Fitted]) -> str:
     parts = ["\n".join(includes)]
     for one in fitted:
         undone = "".join(f"\n#undef {name}" for name in dict.fromkeys(_DEFINED.findall(one.source)))
-        space = f"namespace {one.name.lower()} {{\n{one.source}\n}}{undone}"
+        name = one.name.lower()
+        # Whoever calls them from C++, as a sanitizer's replay does, finds them by their own names.
+        used = "".join(f"\nusing {name}::{function};" for function in one.exported)
+        space = f"namespace {name} {{\n{one.source}\n}}{undone}{used}"
         parts.append(f"// {one.name}: {one.words}\n{space}")
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -110,6 +110,7 @@ def test_a_stack_computes_what_it_did_with_one_kernel_a_class(tmp_path):
     whole = Whole(STACK.replace("LAYERS", "4"), tmp_path)
     kernel = parse_kernel(whole.candidate.kernel, "cpp")
     assert len(kernel.functions) == len(whole.parts)
+    assert all(f"::{item.name};" in whole.candidate.kernel for item in kernel.functions)
     launches = whole.candidate.plan.count("launch(")
     assert launches == sum(len(part.of.regions) for part in whole.parts) > len(kernel.functions)
     made, _ = whole.run()
