@@ -34,6 +34,7 @@ from kernelwright.tools.types import (
     Value,
     Verdict,
 )
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import Status, Summary, TokenCounts
 
 
@@ -210,6 +211,24 @@ class Noted(_Event):
     words: str
 
 
+class RegionsFound(_Event):
+    """A large model was measured and parted: its regions, the most promising first.
+
+    `seconds` is what measuring it took, which is none of the search's budget.
+    """
+
+    kind: Literal["regions_found"] = "regions_found"
+    seconds: float = 0.0
+    regions: tuple[RegionShown, ...]
+
+
+class RegionSearched(_Event):
+    """A region's search ended, or it was decided to leave the region alone."""
+
+    kind: Literal["region_searched"] = "region_searched"
+    region: RegionShown
+
+
 class RunFinished(_Event):
     """The search is over; nothing follows but a resume or an export."""
 
@@ -234,6 +253,8 @@ Event = Annotated[
     | Awaited
     | RoundFinished
     | Noted
+    | RegionsFound
+    | RegionSearched
     | RunFinished,
     Field(discriminator="kind"),
 ]

@@ -17,6 +17,8 @@ from kernelwright.graphs.run_view.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RegionSearched,
+    RegionsFound,
     RoleAnswered,
     RoundFinished,
     RunFinished,
@@ -28,6 +30,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.run_view.view import CandidateView, RunView
 from kernelwright.tools.archive import Author, Standing, Written
 from kernelwright.tools.types import Analysis, Idea
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import TokenCounts
 
 _WRITING: dict[Author, str] = {
@@ -121,11 +124,20 @@ def fold(view: RunView, event: Event) -> RunView:
             return replace(view, stage="waiting for somebody outside", waiting_for=event.words)
         case FloorRevised():
             return replace(view, floor_ms=event.floor_ms, floor_how=event.floor_how)
+        case RegionsFound():
+            return replace(view, regions=event.regions, stage="searching its regions")
+        case RegionSearched():
+            return _region(view, event.region)
         case Noted():
             return replace(view, notes=(*view.notes, one_line(event.words, 200)))
         case RunFinished():
             why = event.summary.stopped_because or view.stopped_because
             return replace(view, summary=event.summary, stage="finished", stopped_because=why)
+
+
+def _region(view: RunView, region: RegionShown) -> RunView:
+    known = (region if item.name == region.name else item for item in view.regions)
+    return replace(view, regions=tuple(known))
 
 
 def _begin(view: RunView, event: RunStarted) -> RunView:

@@ -34,6 +34,7 @@ from kernelwright.tools.types import (
     Verdict,
     WallKind,
 )
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import CandidateCounts, Summary, TokenCounts
 
 NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
@@ -156,6 +157,7 @@ class RunView:
         stopped_because: Why the search stops; empty while it goes on.
         waiting_for: What somebody outside is to do; empty while nobody is waited for.
         certifying: Whether this session's search is over and its finalists are looked at closely.
+        regions: Of a large model, the most promising first; () where a module is searched as one.
         summary: What the search amounted to; None while it goes on.
     """
 
@@ -187,6 +189,7 @@ class RunView:
     stopped_because: str = ""
     waiting_for: str = ""
     certifying: bool = False
+    regions: tuple[RegionShown, ...] = ()
     summary: Summary | None = None
 
     @property

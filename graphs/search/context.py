@@ -11,7 +11,7 @@ without that term has the search's own roles only: it was begun before there wer
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
@@ -26,9 +26,21 @@ from kernelwright.agents.role import Role, StepRole
 from kernelwright.agents.roles import ROLES, AgentSet
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.toolbox.workbench import Workbench
-from kernelwright.graphs.run_view.events import EVENT, BaselinesMeasured, Event, FloorRevised
+from kernelwright.graphs.run_view.events import (
+    EVENT,
+    BaselinesMeasured,
+    Event,
+    FloorRevised,
+    RegionsFound,
+)
 from kernelwright.graphs.search.pace import Pace, pace_of
-from kernelwright.graphs.search.run_terms import Decisions, KeptDecisions, starting_from
+from kernelwright.graphs.search.run_terms import (
+    COMPOSED_TERM,
+    Decisions,
+    KeptDecisions,
+    composed,
+    starting_from,
+)
 from kernelwright.graphs.search.tool_book import EventBook, has_tools
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, RunError
@@ -154,12 +166,17 @@ class Circumstances:
 MakeAgents = Callable[[Circumstances], AgentSet]
 
 
+# Something to be done before the first plan, as searching a model's regions is.
+Prepare = Callable[["SearchContext"], Awaitable[None]]
+
+
 @dataclass
 class SearchContext:
     """One session of one search. Times in milliseconds unless named otherwise.
 
     `laps` counts how often the search went on after it had finished. `book` holds what the tools of
-    roles found; by default it is the run's own events.
+    roles found; by default it is the run's own events. `prepare` is done between the baselines and
+    the first plan.
     """
 
     archive: Archive
@@ -177,6 +194,7 @@ class SearchContext:
     laps: int = 0
     overhear: OnPiece | None = None
     book: ToolBook | None = None
+    prepare: "Prepare | None" = None
     roles: tuple[Role[object], ...] = field(init=False)
     agents: AgentSet = field(init=False)
     budget: TokenBudget = field(init=False)
@@ -238,6 +256,12 @@ class SearchContext:
         )
         self.emit(event, key=f"floor:{key}")
 
+    async def prepared(self) -> None:
+        """Search the regions of a large model first, where that was asked for and is not done."""
+        if self.prepare is not None and self.archive.term(COMPOSED_TERM) is None:
+            await self.prepare(self)
+            self._make_agents()
+
     def _make_agents(self) -> None:
         around = Circumstances(
             self.task,
@@ -253,7 +277,7 @@ class SearchContext:
             self.book or EventBook(self.archive, self.emit),
         )
         agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
-        self.agents = starting_from(self.archive, agents)
+        self.agents = composed(self.archive, starting_from(self.archive, agents))
 
     def _bench(self) -> Workbench | None:
         """What tools of roles work with, where this run gives its roles any."""
@@ -415,7 +439,8 @@ class SearchContext:
 def measuring_baselines_s(archive: Archive) -> float:
     """Seconds that measuring PyTorch's own ways took in this run so far."""
     events = (EVENT.validate_json(item.payload) for item in archive.events())
-    return sum(event.seconds for event in events if isinstance(event, BaselinesMeasured))
+    measured = (event for event in events if isinstance(event, BaselinesMeasured | RegionsFound))
+    return sum(event.seconds for event in measured)
 
 
 def spent_of(archive: Archive) -> Spent:

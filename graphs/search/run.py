@@ -19,6 +19,7 @@ from kernelwright.graphs.search.context import (
     Control,
     Listener,
     MakeAgents,
+    Prepare,
     SearchContext,
     keep_roles,
 )
@@ -67,6 +68,7 @@ async def start_search(
     start: Start | None = None,
     task: Task | None = None,
     overhear: OnPiece | None = None,
+    prepare: Prepare | None = None,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -88,6 +90,7 @@ async def start_search(
         start: A kernel of the person's to begin with.
         task: What the file was read as already, by an executor of the same device.
         overhear: Called with what models say while they say it; nothing of that is kept.
+        prepare: Done before the first plan, as `graphs.regions` does with a large model.
 
     Returns:
         The summary, or why the file cannot be a task.
@@ -124,6 +127,7 @@ async def start_search(
             keep_rules(archive, judge)
             agents = make_agents or agents_for(models)
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
+            context.prepare = prepare
             return await run_session(context, resumed=False)
         finally:
             archive.close()
@@ -144,6 +148,7 @@ async def resume_search(
     make_agents: MakeAgents | None = None,
     patience_s: float = inf,
     overhear: OnPiece | None = None,
+    prepare: Prepare | None = None,
 ) -> Summary | Refusal:
     """Go on with a run that was stopped or killed; nothing is measured twice.
 
@@ -175,6 +180,7 @@ async def resume_search(
             keep_models(archive, models)
             agents = make_agents or agents_for(models or models_of(archive))
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
+            context.prepare = prepare
             return await run_session(context, resumed=True)
     finally:
         archive.close()

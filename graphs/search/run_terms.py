@@ -19,6 +19,7 @@ from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.critic.critic import Manner
 from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.roles import AgentSet, StartingCoder, StartingPlanner
+from kernelwright.agents.roles.composed import ComposedCoder, ComposedPlanner, Compositions
 from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord, Target
@@ -68,6 +69,24 @@ def starting_from(archive: Archive, agents: AgentSet) -> AgentSet:
         return agents
     begun = agents.replaced(PLANNER, StartingPlanner(agents.planner, start))
     return begun.replaced(CODER, StartingCoder(agents.coder, start))
+
+
+COMPOSED_TERM = "composed"
+
+
+def keep_composed(archive: Archive, given: Compositions) -> None:
+    """Write down what a model's regions were put together to."""
+    archive.record_term(COMPOSED_TERM, given.model_dump_json())
+
+
+def composed(archive: Archive, agents: AgentSet) -> AgentSet:
+    """Agents that begin with a model's compositions, where the run has some."""
+    kept = archive.term(COMPOSED_TERM)
+    given = Compositions.model_validate_json(kept) if kept else Compositions()
+    if not given.items:
+        return agents
+    begun = agents.replaced(PLANNER, ComposedPlanner(agents.planner, given))
+    return begun.replaced(CODER, ComposedCoder(agents.coder, given))
 
 
 _CRITIC_TERM = "critic"

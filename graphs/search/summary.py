@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 
 from kernelwright.agents.llm.client import spent_by
-from kernelwright.graphs.run_view import RunView, counts_of
+from kernelwright.graphs.run_view import RunView, counts_of, folded
+from kernelwright.graphs.run_view.events import EVENT
 from kernelwright.graphs.run_view.figures import best_baseline, choose, figure_of
 from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import SearchContext
@@ -15,6 +16,7 @@ from kernelwright.tools.archive import Archive, RunError, Standing
 from kernelwright.tools.export import ExportRefusedError, Material
 from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase
 from kernelwright.tools.types.measurement import Clock
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import (
     BaselineSummary,
     BestSummary,
@@ -110,7 +112,14 @@ def summarise(
         calls=len(calls),
         models=tuple(dict.fromkeys(call.reply.model for call in calls if call.reply)),
         phases=_phases(context),
+        regions=_regions(context.archive),
     )
+
+
+def _regions(archive: Archive) -> tuple[RegionShown, ...]:
+    kinds = {"regions_found", "region_searched"}
+    told = (item for item in archive.events() if item.kind in kinds)
+    return folded(EVENT.validate_json(item.payload) for item in told).regions
 
 
 def _phases(context: SearchContext) -> tuple[Phase, ...]:

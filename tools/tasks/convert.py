@@ -284,9 +284,6 @@ def allows_tf32() -> bool:
 
 def tensor_spec(value: torch.Tensor, *, with_strides: bool = False) -> TensorSpec:
     """Shape, type and (where it is not contiguous) strides of a tensor, real or fake."""
-    if value.dtype not in SUPPORTED:
-        kind = str(value.dtype).removeprefix("torch.")
-        raise refuse(f"The forward computes with the type {kind}, which is not supported.")
     shape = tuple(value.shape)
     if not all(type(size) is int for size in shape):
         raise refuse("The forward makes a tensor whose shape depends on values; not supported.")
@@ -295,7 +292,10 @@ def tensor_spec(value: torch.Tensor, *, with_strides: bool = False) -> TensorSpe
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """Our name of a torch type."""
+    """Our name of a torch type; RefusedError where the task's graph has none for it."""
+    if dtype not in SUPPORTED:
+        kind = str(dtype).removeprefix("torch.")
+        raise refuse(f"The forward computes with the type {kind}, which is not supported.")
     return DType(str(dtype).removeprefix("torch."))
 
 

@@ -8,6 +8,8 @@ are one class. How they are found is `tools.tasks.regions`.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from kernelwright.tools.types.graph import Graph
 from kernelwright.tools.types.value import Value
 
@@ -88,6 +90,28 @@ class LeftAlone(Value):
     time_ms: float
     share: float
     why: str
+
+
+RegionState = Literal["waiting", "searched", "used", "left alone"]
+
+
+class RegionShown(Value):
+    """One class of regions as a person sees it: where it stands, and what came of it.
+
+    `before_ms` and `after_ms` are of all its places together, the first as it ran in the model,
+    the second by the ratio that its search measured; None where nothing was found. `why` says why
+    it is left alone; `run` is the search over it.
+    """
+
+    name: str
+    words: str
+    places: int
+    share: float
+    before_ms: float
+    after_ms: float | None = None
+    state: RegionState = "waiting"
+    why: str = ""
+    run: str = ""
 
 
 class ModelRegions(Value):

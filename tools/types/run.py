@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from kernelwright.tools.types.measurement import Clock, Paired, Phase
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.value import Value
 from kernelwright.tools.types.verdict import NOT_ISOLATED, Isolation, SpeedOutcome
 
@@ -110,6 +111,7 @@ class Summary(Value):
     `usd` is None where no price is known; `calls` counts questions to models, `models` names them.
     `waiting` is a run that paused for an answer or for results, `stopped_because` saying which.
     `phases` say where the judge's time went since the file was read; () where it is far away.
+    `regions` are those of a large model; () where it was searched as one.
     """
 
     run: str
@@ -128,6 +130,7 @@ class Summary(Value):
     calls: int = 0
     models: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
+    regions: tuple[RegionShown, ...] = ()
     export: str | None = None
 
 

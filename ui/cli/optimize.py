@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.text import Text
 
+from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
 from kernelwright.graphs.search.context import Control
@@ -63,6 +64,7 @@ class SearchOptions:
     allow: str | None = None
     load_seconds: float = 60.0
     makes: bool = False
+    regions: RegionsChoice = "auto"
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -124,6 +126,7 @@ def prepared(
             choice=options.executor,
             start=start,
             models=models,
+            prepare=None if start else by_regions(options.regions),
         )
 
     return begin
@@ -146,6 +149,7 @@ def resume(run: str, home: Path | None, options: SearchOptions) -> None:
             listener=listener,
             control=control,
             patience_s=options.patience_s,
+            prepare=by_regions("auto"),
         )
 
     see_through(go_on, home, options, told_before(run, home))

@@ -18,6 +18,14 @@ class Target(StrEnum):
     CPU = "cpu"
 
 
+class ByRegion(StrEnum):
+    """Whether a model is searched region by region."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class Format(StrEnum):
     """What an export is."""
 
@@ -103,6 +111,10 @@ StartFrom = Annotated[
     typer.Option(
         help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."
     ),
+]
+ByRegions = Annotated[
+    ByRegion,
+    typer.Option(help="Search region by region: a model of many layers, always, or never."),
 ]
 Model = Annotated[
     str | None,

@@ -27,6 +27,7 @@ from kernelwright.graphs.run_view.figures import (
     legend,
     settings_words,
 )
+from kernelwright.graphs.run_view.regions import region_words
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.evaluate.findings import timed, verified
@@ -34,6 +35,7 @@ from kernelwright.tools.profile import casts_doubt
 from kernelwright.tools.types import Comparison, LedgerEntry, Rank, Task
 from kernelwright.tools.types.run import BestSummary, Summary
 from kernelwright.ui.terminal.output import by_role, record_words, spending
+from kernelwright.ui.terminal.regions import LEAST_SHARE
 
 LEADERS = 10
 
@@ -120,6 +122,10 @@ def result_grid(story: Story, summary: Summary) -> Table:
         if story.best is not None:
             title = story.view.with_names(story.title(story.best.candidate.idea))
             grid.add_row("idea", Text(one_line(title, 120)))
+    for region in summary.regions:
+        if region.state != "left alone" or region.share >= LEAST_SHARE:
+            words = f"{region.share:.0%}, {region_words(region)}"
+            grid.add_row("region", Text(one_line(words, 300)))
     made = summary.candidates
     grid.add_row(
         "tried",

@@ -31,6 +31,8 @@ from kernelwright.graphs.run_view.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RegionSearched,
+    RegionsFound,
     RoleAnswered,
     RoundFinished,
     RunFinished,
@@ -48,6 +50,7 @@ from kernelwright.graphs.run_view.events import (
     tokens,
 )
 from kernelwright.graphs.run_view.figures import in_words
+from kernelwright.graphs.run_view.regions import region_words, regions_words
 from kernelwright.tools.types import Verdict
 from kernelwright.ui.terminal.output import asked_words, called_words, evolved_words
 
@@ -164,6 +167,10 @@ def sentence(event: Event, view: RunView) -> str:
             return f"{event.role}: {one_line(view.with_names(event.words), 160)}"
         case StrategyEvolved():
             return evolved_words(event)
+        case RegionsFound():
+            return f"{count(len(event.regions), 'region')}: {regions_words(event.regions)}"
+        case RegionSearched():
+            return f"region {one_line(region_words(event.region), 240)}"
         case Noted():
             return f"note: {one_line(view.with_names(event.words), 200)}"
         case RunFinished():

@@ -22,6 +22,8 @@ from kernelwright.graphs.run_view.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RegionSearched,
+    RegionsFound,
     RoleAnswered,
     RoundFinished,
     RunFinished,
@@ -37,6 +39,7 @@ from kernelwright.graphs.run_view.events import (
     seconds,
 )
 from kernelwright.graphs.run_view.figures import LABEL_OF, compared_words, settings_words
+from kernelwright.graphs.run_view.regions import region_words, regions_words
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.profile import by_importance
 from kernelwright.tools.types import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
@@ -135,6 +138,11 @@ def _sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
         case FloorRevised():
             words = floor_words(event.floor_ms, event.floor_how)
             yield "judge", f"measured the device again: the floor is {words}", []
+        case RegionsFound():
+            parts = f"{len(event.regions)} regions: {regions_words(event.regions)}"
+            yield "judge", f"parted the model into {parts}", []
+        case RegionSearched():
+            yield "search", f"region {region_words(event.region)}", []
         case Noted():
             yield "search", one_line(event.words, 400), []
         case Awaited():

@@ -36,6 +36,7 @@ from kernelwright.graphs.conversation.background.store import (
     kept_steering,
 )
 from kernelwright.graphs.conversation.background.subscribers import Notifier
+from kernelwright.graphs.regions.search import by_regions
 from kernelwright.graphs.run_view.events import Event, ModelCalled, RunStarted, Speeches
 from kernelwright.graphs.search.context import Control, Listener, MakeAgents, Spent
 from kernelwright.graphs.search.run import measure_again, resume_search, start_search
@@ -196,6 +197,7 @@ class SearchManager:
                 make_agents=self._make_agents,
                 task=known,
                 overhear=partial(self._overheard, search_session, home),
+                prepare=by_regions("auto"),
             )
 
         search_session = await self._live(home, session, steering=steering)
@@ -235,6 +237,7 @@ class SearchManager:
                 executor=judge,
                 make_agents=self._make_agents,
                 overhear=partial(self._overheard, search_session, home),
+                prepare=by_regions("auto"),
             )
 
         return await self._live(home, session, folder, steering)

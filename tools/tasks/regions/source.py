@@ -84,12 +84,17 @@ def _weight(number: int, node: Node, seen: NodeSeen) -> str:
 def _input(node: Node, seen: NodeSeen) -> str:
     spec = node.out[0]
     values = _values(spec, seen)
-    return f"laid_out({values}, {spec.strides})" if spec.strides and _dense(spec) else values
+    return f"laid_out({values}, {spec.strides})" if keeps_layout(spec) else values
 
 
-def _dense(spec: TensorSpec) -> bool:
-    """Whether a layout has no gaps and no overlaps, so that a tensor can be made of it."""
-    laid = zip(spec.strides or (), spec.shape, strict=True)
+def keeps_layout(spec: TensorSpec) -> bool:
+    """Whether a region is given such a tensor as it lies: turned, without gaps and overlaps.
+
+    Any other is given contiguous.
+    """
+    if spec.strides is None:
+        return False
+    laid = zip(spec.strides, spec.shape, strict=True)
     expected = 1
     for stride, size in sorted(pair for pair in laid if pair[1] > 1):
         if stride != expected:

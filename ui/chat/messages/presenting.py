@@ -20,6 +20,8 @@ from kernelwright.graphs.run_view.events import (
     ModelCalled,
     Noted,
     Profiled,
+    RegionSearched,
+    RegionsFound,
     RoleAnswered,
     RoundFinished,
     RunFinished,
@@ -28,6 +30,7 @@ from kernelwright.graphs.run_view.events import (
     ToolCalled,
     floor_words,
 )
+from kernelwright.graphs.run_view.regions import region_words, regions_words
 from kernelwright.ui.chat.messages import roles
 from kernelwright.ui.chat.messages.lines import Line
 from kernelwright.ui.chat.messages.roles import candidate
@@ -83,6 +86,14 @@ class Presentation:
                 self._end_round(event)
             case FloorRevised():
                 words = f"The floor is {floor_words(event.floor_ms, event.floor_how)}"
+                noted = Noted(at=event.at, round=event.round, words=words)
+                self._under_round(noted, roles.noted(f"note:{seq}", noted, self.view))
+            case RegionsFound() | RegionSearched():
+                words = (
+                    f"Where the time goes: {regions_words(event.regions)}"
+                    if isinstance(event, RegionsFound)
+                    else f"Region {region_words(event.region)}"
+                )
                 noted = Noted(at=event.at, round=event.round, words=words)
                 self._under_round(noted, roles.noted(f"note:{seq}", noted, self.view))
             case Awaited() | Noted():

@@ -52,7 +52,7 @@ _MANY, _FEW, _WITH_FEW = 32, 8, 0.01
 _ATTENTION, _HALF_ATTENTION = "scaled_dot_product_attention", 0.5
 
 # Placement is the plan's business; these arguments are dropped.
-_DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
+PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
 
 
 def call(context: Context, node: Node) -> None:
@@ -67,7 +67,7 @@ def call(context: Context, node: Node) -> None:
         return view.text or view.buffer
 
     given = [written(arg, spell) for arg in node.args]
-    given += [f"{key}={written(arg, spell)}" for key, arg in node.kwargs if key not in _DROPPED]
+    given += [f"{key}={written(arg, spell)}" for key, arg in node.kwargs if key not in PLACEMENT]
     made = [context.buffer(node.name, spec) for spec in node.out]
     names = tuple(view.buffer for view in made)
     text = f"{', '.join(names)} = aten.{base(node.op)}({', '.join(given)})"

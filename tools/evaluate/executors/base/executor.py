@@ -216,6 +216,10 @@ class Executor(ABC):
         """The forward as PyTorch runs it, with the time of every operator."""
         return OutlineSeen(failure="this device is somewhere else")
 
+    def compile_ahead(self, wanted: bool) -> None:
+        """Whether torch.compile begins as soon as a file was read, or when it is asked for."""
+        return
+
     # What a remote device is asked with.
 
     def attach(self, run: str, folder: Path) -> None:

@@ -158,6 +158,10 @@ class LocalExecutor(Executor):
         """What PyTorch really runs for a task; in a worker whose end takes the profiler along."""
         return await self._reading.dispatch(task)
 
+    def compile_ahead(self, wanted: bool) -> None:
+        """Whether torch.compile begins as soon as a file was read, or when it is asked for."""
+        self.rules = self.rules.model_copy(update={"compile_ahead": wanted})
+
     async def outline(self, task: Task) -> OutlineSeen:
         """Where the time of PyTorch's own forward goes; in a worker of its own, likewise."""
         return await self._reading.outline(task)

@@ -1,0 +1,61 @@
+"""What a model's regions were put together to is the first round of its search, and kept."""
+
+import pytest
+
+from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest
+from kernelwright.agents.planner.planner import PlannerInput, Proposal
+from kernelwright.agents.roles.composed import (
+    ComposedCoder,
+    ComposedPlanner,
+    Composition,
+    Compositions,
+)
+from kernelwright.graphs.regions.search import RegionResult, by_regions
+from kernelwright.tools.types import Candidate, Idea
+
+IDEA = Idea(
+    id="r1i1",
+    title="regions put together: R1",
+    mechanism="",
+    reason="",
+    category="fusion",
+    metric="",
+)
+WHOLE = Candidate(id="whole", language="cpp", kernel="k", plan="p")
+GIVEN = Compositions(items=(Composition(idea=IDEA, candidate=WHOLE),))
+
+
+class Other:
+    """Plans and writes what nobody else does."""
+
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
+        return Proposal(ideas=(IDEA.model_copy(update={"id": "r2i1"}),), reasoning="other")
+
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        return CoderAnswer(candidates=(), notes=("other",))
+
+
+@pytest.mark.asyncio
+async def test_the_first_round_is_what_was_put_together():
+    planner, coder = ComposedPlanner(Other(), GIVEN), ComposedCoder(Other(), GIVEN)
+    proposal = await planner.plan(PlannerInput(round=1, wanted=4, floor_ms=0.0))
+    assert proposal.ideas == (IDEA,)
+    answer = await coder.write(CoderRequest(idea=IDEA, count=1))
+    assert [item.id for item in answer.candidates] == ["whole"]
+    assert answer.candidates[0].idea == IDEA.id
+
+
+@pytest.mark.asyncio
+async def test_where_none_of_it_held_the_model_is_searched_as_one():
+    planner, coder = ComposedPlanner(Other(), GIVEN), ComposedCoder(Other(), GIVEN)
+    proposal = await planner.plan(PlannerInput(round=2, wanted=4, floor_ms=0.0))
+    assert [idea.id for idea in proposal.ideas] == ["r2i1"]
+    answer = await coder.write(CoderRequest(idea=proposal.ideas[0], count=1))
+    assert answer.notes == ("other",)
+
+
+def test_only_what_is_certainly_ahead_of_eager_counts_as_faster():
+    assert RegionResult(run="a", candidate=WHOLE, ratio=1.2, low=1.1).faster
+    assert not RegionResult(run="a", candidate=WHOLE, ratio=1.2, low=0.9).faster
+    assert not RegionResult(run="a", why="no candidate was correct").faster
+    assert by_regions("off") is None

@@ -1,0 +1,140 @@
+"""Candidates of regions put together: the whole computes what the model does, and stays small."""
+
+import asyncio
+import textwrap
+
+import pytest
+import torch
+
+from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
+from kernelwright.tools.codegen.library.compose import ComposeError, Part, compose
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
+from kernelwright.tools.hardware import detect
+from kernelwright.tools.languages import (
+    Built,
+    compile_candidate,
+    load_candidate,
+    new_candidate,
+    parse_kernel,
+)
+from kernelwright.tools.tasks import Reference, draw, trace
+from kernelwright.tools.tasks.outline import outline_of
+from kernelwright.tools.tasks.regions import model_regions, region_source
+from kernelwright.tools.types import Task, TracePolicy
+
+STACK = """
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = nn.LayerNorm(32), nn.Linear(32, 64), nn.Linear(64, 32)
+
+        def forward(self, x):
+            left, right = self.up(self.norm(x)).chunk(2, -1)
+            return x + self.down(F.gelu(torch.cat([right, left], -1)))
+
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+
+        def forward(self, x):
+            return self.blocks(x).topk(3)
+
+
+    def get_inputs():
+        return [torch.randn(8, 32)]
+"""
+
+UPDATED = """
+    import torch
+    import torch.nn as nn
+
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+            self.one, self.two = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+
+        def forward(self, x):
+            return self.two(self.second(torch.relu(self.one(self.first(x)))).transpose(2, 3))
+
+
+    def get_inputs():
+        return [torch.randn(4, 3, 10, 9)]
+"""
+
+
+class Whole:
+    """A model and one candidate for it, made of the first draft of every class of regions."""
+
+    def __init__(self, text: str, folder) -> None:
+        self.task = _traced(textwrap.dedent(text), folder / "model.py")
+        self.reference = Reference.build(self.task, "cpu")
+        self.arguments = list(draw(self.task, "task", 0, "cpu"))
+        self.outline = outline_of(self.reference, self.task, self.arguments, ADMITTED)
+        self.regions = model_regions(self.outline, lambda moved, operations: 0.0)
+        self.parts = []
+        for item in self.regions.classes:
+            source = region_source(self.outline, item.regions[0], item.words)
+            task = _traced(source, folder / f"{item.name}.py")
+            draft = repertoire_for(task, detect("cpu")).draft({})
+            candidate = new_candidate("cpp", draft.kernel, draft.plan)
+            self.parts.append(Part(item, candidate))
+        names = tuple(spec.name for spec in self.task.inputs)
+        self.candidate = compose(self.outline.graph, self.parts, names, "cpp")
+
+    def run(self):
+        built = asyncio.run(compile_candidate(self.candidate, architecture=None, timeout_s=90))
+        assert isinstance(built, Built), built
+        runner = load_candidate(self.candidate, built, "cpu")
+        weights = {name: value.clone() for name, value in self.reference.weights().items()}
+        runner.prepare(weights)
+        return runner(self.arguments, weights), weights
+
+
+def _traced(source: str, path) -> Task:
+    path.write_text(source)
+    task = trace(source, str(path), TracePolicy())
+    assert isinstance(task, Task), task
+    return task
+
+
+def test_a_stack_computes_what_it_did_with_one_kernel_a_class(tmp_path):
+    whole = Whole(STACK.replace("LAYERS", "4"), tmp_path)
+    kernel = parse_kernel(whole.candidate.kernel, "cpp")
+    assert len(kernel.functions) == len(whole.parts)
+    assert all(f"::{item.name};" in whole.candidate.kernel for item in kernel.functions)
+    launches = whole.candidate.plan.count("launch(")
+    assert launches == sum(len(part.of.regions) for part in whole.parts) > len(kernel.functions)
+    made, _ = whole.run()
+    for got, right in zip(made, whole.reference.forward(whole.arguments), strict=True):
+        torch.testing.assert_close(got, right)
+
+
+def test_buffers_are_updated_and_layouts_kept(tmp_path):
+    whole = Whole(UPDATED, tmp_path)
+    made, weights = whole.run()
+    (right,) = whole.reference.forward(whole.arguments)
+    torch.testing.assert_close(made if isinstance(made, torch.Tensor) else made[0], right)
+    assert 'update("one.running_mean"' in whole.candidate.plan
+    after = whole.reference.weights()
+    for name in ("one.running_mean", "two.running_var"):
+        torch.testing.assert_close(weights[name], after[name])
+
+
+def test_a_plan_that_returns_in_several_places_is_refused_in_words(tmp_path):
+    whole = Whole(STACK.replace("LAYERS", "2"), tmp_path)
+    first = whole.parts[0]
+    plan = first.candidate.plan.replace(
+        "\n    return", "\n    if 1 > 2:\n        return x0\n    return"
+    )
+    twice = Part(first.of, first.candidate.model_copy(update={"plan": plan}))
+    with pytest.raises(ComposeError, match="returns in several places"):
+        compose(whole.outline.graph, [twice], ("x",), "cpp")
