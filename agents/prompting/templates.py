@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, meta
 
+from kernelwright.profiles.load import DeviceKind
 from kernelwright.tools.candidates.plan.vocabulary import HELPERS, METHODS
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import language_named
@@ -178,6 +179,16 @@ def contract_summary(language: LanguageName) -> str:
     return section(
         HERE / "contract-short.md", language=language, error_bound=f"{Rules().error_bound:g}"
     )
+
+
+# How a line of advice begins that is for one kind of device.
+_FOR_ONE: dict[DeviceKind, str] = {"cpu": "- On a CPU ", "cuda": "- On a GPU "}
+
+
+def for_device(advice: str, device: DeviceKind) -> str:
+    """Advice without the lines that are for another kind of device."""
+    others = tuple(mark for kind, mark in _FOR_ONE.items() if kind != device)
+    return "\n".join(line for line in advice.splitlines() if not line.startswith(others))
 
 
 def craft(language: LanguageName, architecture: str | None = None) -> str:
