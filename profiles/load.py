@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 # How a model calls tools: by the server's own means, in its text, or not at all.
 ToolMode = Literal["native", "text", "none"]
+DeviceKind = Literal["cuda", "cpu"]
 
 
 class ModelProfile(BaseModel):
@@ -108,7 +109,7 @@ class Hardware(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    kind: Literal["cuda", "cpu"]
+    kind: DeviceKind
     source: str
     architecture: str | None = None
     sm_count: int | None = Field(default=None, ge=1)

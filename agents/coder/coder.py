@@ -46,7 +46,7 @@ class CoderRequest(Value):
     the standings worth starting from, the best first; `attempt` counts repairs of this idea in
     this round; `strategy` is the evolving section of a model's prompt; `moves` says in words
     which moves between behaviours paid; `doubts` names the forms of the task of which results were
-    refused and none was right.
+    refused and none was right. From `judged` a fast and a slow one are shown side by side.
     """
 
     idea: Idea
@@ -62,14 +62,19 @@ class CoderRequest(Value):
     steering: Steering = Steering()
     strategy: StrategyVersion | None = None
     moves: tuple[str, ...] = ()
+    judged: tuple[Standing, ...] = ()
     doubts: tuple[str, ...] = ()
 
 
 class Failure(Value):
-    """A candidate that did not hold, and what the judge said of it."""
+    """A candidate that did not hold, and what the judge said of it.
+
+    `flaw` says what holds one back that is right; "" for one that is not.
+    """
 
     candidate: Candidate
     evaluation: Evaluation
+    flaw: str = ""
 
 
 class CoderAnswer(Value):
@@ -115,6 +120,8 @@ class PlaybookCoder:
     async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """Other settings where resources were the trouble, else another form or strategy."""
         failed, verdict = failure.candidate, failure.evaluation.verdict
+        if failure.flaw:
+            return CoderAnswer(candidates=(), notes=())
         message = _message(failure.evaluation)
         note = f"instead of {failed.id}, which was {verdict.value.replace('_', ' ')}: {message}"
         chosen = choices(failed)

@@ -17,6 +17,7 @@ from kernelwright.agents.coder.coder import (
     PlaybookCoder,
     spread,
 )
+from kernelwright.agents.coder.exemplars import exemplars
 from kernelwright.agents.coder.repairs import findings
 from kernelwright.agents.coder.rounds import (
     Checked,
@@ -39,7 +40,8 @@ from kernelwright.agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
-from kernelwright.agents.prompting.templates import PromptTemplate, contract, craft
+from kernelwright.agents.prompting.fitting import fitted
+from kernelwright.agents.prompting.templates import PromptTemplate, contract, craft, for_device
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start, Steering, choices
 from kernelwright.agents.toolbox.workbench import RoleTools, with_tools
@@ -85,6 +87,7 @@ class ModelCoder:
         self._repertoire = repertoire
         self._start = start
         self._language, self._architecture = repertoire.language, hardware.architecture
+        self._device = hardware.kind
         self._coder = PromptTemplate(
             HERE / "coder.md",
             "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
@@ -94,6 +97,11 @@ class ModelCoder:
             HERE / "repair.md",
             "contract", "fence", "task", "hardware", "idea", "steering", "failed",
             "candidate", "verdict", "reason", "errors", "places", "resources", "passed", "before",
+        )  # fmt: skip
+        self._improve = PromptTemplate(
+            HERE / "improve.md",
+            "contract", "fence", "task", "hardware", "roofline", "idea", "steering", "candidate_id",
+            "candidate", "flaw", "resources",
         )  # fmt: skip
         self._standing: dict[str, object] = {
             "contract": contract(self._language, hardware.architecture),
@@ -125,17 +133,23 @@ class ModelCoder:
         )
 
     async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
-        """A corrected candidate, from the compiler's or the judge's own words."""
+        """A corrected candidate, from the compiler's or the judge's own words.
+
+        Or a faster one, where it was right already and has a flaw; nobody stands in for that.
+        """
         failed = failure.candidate
         if failed.origin == "playbook":
             return await self._fallback.repair(request, failure)
-        prompt = self._prompt(request, self._repair_words(request, failure))
+        words = self._improve_words if failure.flaw else self._repair_words
+        prompt = self._prompt(request, words(request, failure))
         shown = Offers()
         try:
             checked = await self._ask(_knowing(request, failed), prompt, failed.id, shown, 1)
         except LLMError as error:
+            if failure.flaw:
+                return CoderAnswer(candidates=(), notes=(str(error),))
             return await self._stand_in(request, str(error), (failed.id,))
-        verdict = failure.evaluation.verdict.value.replace("_", " ")
+        verdict = failure.flaw or failure.evaluation.verdict.value.replace("_", " ")
         said = f"after {failed.id} ({verdict}): {checked.said}"
         made = [
             self._candidate(draft, request, said, repaired=failed).model_copy(
@@ -167,7 +181,7 @@ class ModelCoder:
         return Prompt(
             key=f"coder:{request.idea.id}:{request.attempt}",
             role="coder",
-            messages=messages,
+            messages=fitted(messages),
             round=request.round or request.idea.round,
         )
 
@@ -177,7 +191,7 @@ class ModelCoder:
             **self._standing,
             craft=craft(self._language, self._architecture),
             roofline=self._roofline,
-            strategy=request.strategy.text if request.strategy else "",
+            strategy=for_device(request.strategy.text, self._device) if request.strategy else "",
             steering=_steering(request.steering),
             learnt=_learnt(request),
             sources=shown.items,
@@ -203,6 +217,19 @@ class ModelCoder:
             resources=found.resources,
             passed=found.passed,
             before=_attempts(request, failure.candidate),
+        )
+
+    def _improve_words(self, request: CoderRequest, failure: Failure) -> tuple[Message, ...]:
+        found = findings(failure.candidate, failure.evaluation)
+        return self._improve.messages(
+            **self._standing,
+            roofline=self._roofline,
+            idea=request.idea,
+            steering=_steering(request.steering),
+            candidate_id=failure.candidate.id,
+            candidate=candidate_card(failure.candidate, failure.evaluation),
+            flaw=failure.flaw,
+            resources=found.resources,
         )
 
     def _candidate(
@@ -345,6 +372,7 @@ def _learnt(request: CoderRequest) -> str:
     if request.moves:
         lines = (f"- {line}" for line in request.moves[:_MOVES_SHOWN])
         parts.append("\n".join(("Moves between behaviours, and what they brought:", *lines)))
+    parts += [pair] if (pair := exemplars(request.judged)) else []
     parts += [words] if (words := _labels_in_use(request)) else []
     return "\n\n".join(parts)
 

@@ -15,6 +15,7 @@ from kernelwright.agents.coder.repairs import problems
 from kernelwright.agents.llm.answers import CUT_OFF
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import candidate_card, fenced
+from kernelwright.agents.prompting.fitting import fitted
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start
 from kernelwright.tools.archive import Standing
@@ -261,7 +262,8 @@ class Rounds:
             fence=language_named(self._language).spec.fences[0],
         )
         own = (Message(author="model", text=reply.text[:_ECHO]),) if reply.text.strip() else ()
-        update = {"key": f"{prompt.key}:again", "messages": (*prompt.messages, *own, *words)}
+        told = fitted((*prompt.messages, *own, *words))
+        update = {"key": f"{prompt.key}:again", "messages": told}
         return prompt.model_copy(update=update)
 
 

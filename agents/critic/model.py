@@ -22,6 +22,7 @@ from kernelwright.agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
+from kernelwright.agents.prompting.fitting import fitted
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.toolbox.readings import reading_client
@@ -114,7 +115,7 @@ def ask(critic_input: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
     return Prompt(
         key=f"critic:{critic_input.round}",
         role="critic",
-        messages=messages,
+        messages=fitted(messages),
         round=critic_input.round,
     )
 

@@ -39,6 +39,7 @@ from kernelwright.agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
+from kernelwright.agents.prompting.fitting import fitted
 from kernelwright.agents.prompting.templates import PromptTemplate, contract_summary, craft
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import speaks_of
@@ -117,7 +118,7 @@ class Question:
         return Prompt(
             key=f"planner:{planner_input.round}",
             role="planner",
-            messages=messages,
+            messages=fitted(messages),
             round=planner_input.round,
         )
 

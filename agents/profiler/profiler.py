@@ -19,6 +19,7 @@ from kernelwright.agents.prompting.cards import (
     symptoms_card,
     task_card,
 )
+from kernelwright.agents.prompting.fitting import fitted
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import Texts, citations, complaint, known, reading
@@ -187,7 +188,7 @@ def _ask(
         missing=tuple(item for item in plain.evidence if item.value is None),
         symptoms=symptoms_card(plain.symptoms),
     )
-    return Prompt(key=f"profiler:{candidate.id}", role="profiler", messages=messages)
+    return Prompt(key=f"profiler:{candidate.id}", role="profiler", messages=fitted(messages))
 
 
 def _explained(

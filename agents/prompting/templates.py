@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, meta
 
+from kernelwright.profiles.load import DeviceKind
 from kernelwright.tools.candidates.plan.vocabulary import HELPERS, METHODS
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import language_named
@@ -156,6 +157,8 @@ def _tidy(text: str) -> str:
 
 HERE = Path(__file__).parent
 HOPPER = "sm_90a"
+# From this compute capability on tensor cores and asynchronous copies are as the header has them.
+_WITH_MMA = 80
 
 
 def contract(language: LanguageName, architecture: str | None = None) -> str:
@@ -180,13 +183,30 @@ def contract_summary(language: LanguageName) -> str:
     )
 
 
+# How a line of advice begins that is for one kind of device.
+_FOR_ONE: dict[DeviceKind, str] = {"cpu": "- On a CPU ", "cuda": "- On a GPU "}
+
+
+def for_device(advice: str, device: DeviceKind) -> str:
+    """Advice without the lines that are for another kind of device."""
+    others = tuple(mark for kind, mark in _FOR_ONE.items() if kind != device)
+    return "\n".join(line for line in advice.splitlines() if not line.startswith(others))
+
+
 def craft(language: LanguageName, architecture: str | None = None) -> str:
     """What tends to make kernels of this language fast, on that architecture where it is named."""
     file = HERE / f"craft-{language}.md"
-    words = section(file) if file.is_file() else ""
-    if architecture == HOPPER and language_named(language).spec.device == "cuda":
-        return f"{words}\n\n{section(HERE / 'craft-hopper.md')}"
-    return words
+    parts = [section(file)] if file.is_file() else []
+    if architecture is not None and language_named(language).spec.device == "cuda":
+        parts += [section(HERE / "craft-mma.md")] if _number(architecture) >= _WITH_MMA else []
+        parts += [section(HERE / "craft-hopper.md")] if architecture == HOPPER else []
+    return "\n\n".join(parts)
+
+
+def _number(architecture: str) -> int:
+    """The compute capability of "sm_90a" as 90."""
+    found = re.search(r"\d+", architecture)
+    return int(found[0]) if found else 0
 
 
 def _listed(words: Iterable[str]) -> str:

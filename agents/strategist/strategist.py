@@ -26,6 +26,7 @@ from kernelwright.agents.prompting.cards import (
     shortened,
     task_card,
 )
+from kernelwright.agents.prompting.fitting import fitted
 from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.profiles.load import Hardware
@@ -208,7 +209,8 @@ class ModelStrategist:
             longest=LONGEST,
         )
         key = f"strategist:{retrospect.role}:{retrospect.round}"
-        return Prompt(key=key, role="strategist", messages=messages, round=retrospect.round)
+        told = fitted(messages)
+        return Prompt(key=key, role="strategist", messages=told, round=retrospect.round)
 
 
 def _record(trial: Trial) -> str:

@@ -53,6 +53,8 @@ class Workbench:
     measure: Measure
     home: Path
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _readings: dict[str, tuple[Evidence, ...]] = field(default_factory=dict)
+    _code: dict[str, tuple[CodeLine, ...] | str] = field(default_factory=dict)
 
     @property
     def judges(self) -> bool:
@@ -103,15 +105,21 @@ class Workbench:
 
     async def readings(self, candidate: Candidate) -> tuple[Evidence, ...]:
         """What its machine code consists of."""
-        async with self._quiet():
-            language = language_of(candidate)
-            return await language.inspect(candidate, self.hardware.architecture)
+        if candidate.id not in self._readings:
+            async with self._quiet():
+                language = language_of(candidate)
+                found = await language.inspect(candidate, self.hardware.architecture)
+            self._readings[candidate.id] = found
+        return self._readings[candidate.id]
 
     async def code(self, candidate: Candidate) -> tuple[CodeLine, ...] | str:
         """Its machine code line by line; one sentence where it cannot be read."""
-        async with self._quiet():
-            language = language_of(candidate)
-            return await language.listing(candidate, self.hardware.architecture)
+        if candidate.id not in self._code:
+            async with self._quiet():
+                language = language_of(candidate)
+                found = await language.listing(candidate, self.hardware.architecture)
+            self._code[candidate.id] = found
+        return self._code[candidate.id]
 
     async def measured(self, candidate: Candidate) -> Profile:
         """Where its time goes, as the device's profilers see it; kept by whoever measures."""

@@ -29,6 +29,7 @@ from kernelwright.graphs.search.judging import (
 )
 from kernelwright.graphs.search.pace import Took, remember
 from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
+from kernelwright.graphs.search.second_chances import second_chances
 from kernelwright.graphs.search.state import (
     SearchState,
     Update,
@@ -145,6 +146,7 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
     await context.look_at_the_floor(f"{round}:{state['attempt']}", round)
     best = await promote(context, judged, best, round)
     failed = without_success(context, state, judged)
+    failed += second_chances(context, judged, context.measured_ms(best.id) if best.id else None)
     return {
         "written": None,
         "attempt": state["attempt"] + 1,

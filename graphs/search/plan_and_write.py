@@ -20,6 +20,7 @@ from kernelwright.graphs.run_view.events import (
     RoleAnswered,
 )
 from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.second_chances import reasons
 from kernelwright.graphs.search.state import SearchState, Update, Work
 from kernelwright.tools.archive import Author, Standing, island
 from kernelwright.tools.types import (
@@ -170,6 +171,7 @@ def _coder_request(
         steering=context.steering_for(f"coder:{work['round']}:{idea.id}:{work['failed']}"),
         strategy=_strategy(context, "coder"),
         moves=() if work["failed"] else _moves(context),
+        judged=() if work["failed"] or "contrast" in context.profile.without else judged,
         doubts=tuple(sorted(doubted(seen(item, {}) for item in judged))),
     )
 
@@ -197,7 +199,8 @@ async def _answer(context: SearchContext, work: Work, request: CoderRequest) -> 
     if evaluation is None:
         return CoderAnswer(candidates=())
     failed = context.archive.candidate(work["failed"])
-    failure = Failure(candidate=failed, evaluation=evaluation)
+    flaw = reasons(context, failed, evaluation)
+    failure = Failure(candidate=failed, evaluation=evaluation, flaw=flaw)
     return await context.agents.coder.repair(request, failure)
 
 

@@ -32,6 +32,7 @@ from kernelwright.graphs.search.run_terms import (
     opened,
     refusal,
 )
+from kernelwright.graphs.search.second_chances import keep_second_chances
 from kernelwright.graphs.search.session import WENT_ON, run_session, started
 from kernelwright.graphs.search.summary import summarise
 from kernelwright.graphs.search.tool_book import keep_tools
@@ -123,6 +124,7 @@ async def start_search(
             keep_start(archive, start)
             keep_roles(archive)
             keep_tools(archive)
+            keep_second_chances(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
             agents = make_agents or agents_for(models)

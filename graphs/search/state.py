@@ -30,7 +30,8 @@ class SearchState(TypedDict, total=False):
         ideas: Ids of this round's ideas, in the planner's order.
         written: Ids of candidates that wait for the judge.
         attempt: How often this round's candidates were judged; above 1 after repairs.
-        failed: Ids of candidates whose ideas have no correct candidate yet.
+        failed: Ids of candidates that go back to their writers: of ideas that have no correct one
+            yet, and correct ones that something holds back.
         owed: Ids of such candidates that are repaired in the next round.
         best: Id of the best candidate so far, "" when there is none.
         best_ms: Its time, comparable with those of other minutes.

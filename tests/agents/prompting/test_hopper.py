@@ -1,4 +1,4 @@
-"""The helpers that prompts give for Hopper compile for it, and become the instructions they say."""
+"""The kernels that prompts give as examples are candidates, and become what they say."""
 
 import asyncio
 import re
@@ -6,54 +6,63 @@ import re
 import pytest
 
 from kernelwright.agents.prompting.templates import craft
-from kernelwright.tools.languages import Built, compile_candidate, new_candidate
+from kernelwright.agents.toolbox.code_words import serialised
+from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.languages import (
+    Built,
+    compile_candidate,
+    language_named,
+    new_candidate,
+    parse_kernel,
+)
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence
+from kernelwright.tools.types import Candidate
 
-KERNEL = """
-extern "C" __global__ void __launch_bounds__(128) all(const float* x, float* y, int steps) {
-    __shared__ alignas(1024) unsigned char tile[8192];
-    __shared__ alignas(8) unsigned long long full, empty;
-    if (threadIdx.x == 0) { barrier_init(&full, 1); barrier_init(&empty, 128); }
-    __syncthreads();
-    float d[4] = {0, 0, 0, 0};
-    for (int i = 0; i < steps; ++i) {
-        if (threadIdx.x == 0) {
-            barrier_wait(&empty, (i & 1) ^ 1);
-            barrier_expect(&full, 4096);
-            bulk_load(tile, x + i * 1024, 4096, &full);
-        }
-        barrier_wait(&full, i & 1);
-        wgmma_fence();
-        wgmma_64x8(d, descriptor(tile, 128, 256, 0), descriptor(tile + 2048, 128, 256, 0), i);
-        wgmma_commit();
-        wgmma_wait<0>();
-        barrier_arrive(&empty);
-    }
-    __syncthreads();
-    reinterpret_cast<float4*>(tile)[threadIdx.x] = make_float4(d[0], d[1], d[2], d[3]);
-    written_for_async();
-    __syncthreads();
-    if (threadIdx.x == 0) { bulk_store(y, tile, 2048); bulk_stores_read(); bulk_stores_done(); }
-}
-"""
+EXAMPLE = re.compile(r"```cuda\n(.*?)```\n```python\n(.*?)```", re.DOTALL)
 
 
-def test_the_helpers_compile_and_are_what_they_say():
-    words = craft("cuda", "sm_90a")
-    (helpers,) = re.findall(r"```cuda\n(.*?)```", words, re.DOTALL)
-    source = f'#include "kernelwright.cuh"\n{helpers}\n{KERNEL}'
-    candidate = new_candidate("cuda", source, "def forward(x):\n    return x\n")
-    built = asyncio.run(compile_candidate(candidate, architecture="sm_90a", timeout_s=120.0))
+def examples(architecture: str) -> list[Candidate]:
+    found = EXAMPLE.findall(craft("cuda", architecture))
+    return [new_candidate("cuda", kernel, plan) for kernel, plan in found]
+
+
+@pytest.mark.parametrize(("architecture", "count"), [("sm_80", 1), ("sm_89", 1), ("sm_90a", 2)])
+def test_each_example_keeps_the_contract_and_compiles_without_spills_or_waits(
+    architecture: str, count: int
+) -> None:
+    candidates = examples(architecture)
+    assert len(candidates) == count
+    for candidate in candidates:
+        language_named("cuda").check(candidate.kernel)
+        validate_plan(candidate.plan, parse_kernel(candidate.kernel, "cuda"))
+        built = asyncio.run(
+            compile_candidate(candidate, architecture=architecture, timeout_s=120.0)
+        )
+        assert isinstance(built, Built), built
+        assert not serialised(built.log)
+        assert all(report.spill_bytes == 0 for report in built.reports)
+        read = {item.name: item.value for item in asyncio.run(cubin_evidence(built.artifact))}
+        assert read["product.tensor_instructions"] >= 4
+
+
+def test_hoppers_example_is_fed_by_the_copy_engine() -> None:
+    built = asyncio.run(
+        compile_candidate(examples("sm_90a")[1], architecture="sm_90a", timeout_s=120.0)
+    )
     assert isinstance(built, Built), built
     read = {item.name: item.value for item in asyncio.run(cubin_evidence(built.artifact))}
-    assert read["all.tensor_instructions"] >= 1  # the loop may be unrolled
-    assert read["all.bulk_copies"] >= 2
+    assert read["product.bulk_copies"] >= 2
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_89", None])
-def test_other_devices_are_not_told_of_hopper(architecture):
-    assert "wgmma_fence" not in craft("cuda", architecture)
+def test_other_devices_are_not_told_of_hopper(architecture: str | None) -> None:
+    assert "group_wait" not in craft("cuda", architecture)
 
 
-def test_a_cpu_is_not_told_of_gpus():
+def test_older_devices_are_not_told_of_what_they_lack() -> None:
+    assert "FactorTile" in craft("cuda", "sm_80")
+    assert "FactorTile" not in craft("cuda", "sm_75")
+
+
+def test_a_cpu_is_not_told_of_gpus() -> None:
     assert "wgmma" not in craft("cpp", "sm_90a")
