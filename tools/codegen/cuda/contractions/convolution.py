@@ -241,14 +241,20 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     tunables = _tunables(case, contraction, prefix, chosen)
     by_columns = is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
     if not by_columns:
-        padded = any(one.extent > one.output.size for one in layout.windows.directions)
-        best = int(padded or _beside(contraction, layout) > 1)
-        tunables.add("TOGETHER", (best, 1 - best))
+        # Of 24 convolutions on an H200 two were faster so, by a fifth, and nine slower.
+        tunables.add("TOGETHER", (0, 1))
     stored_lines, stored_offset = _stored(printer, contraction)
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
     kept = kept_loads(case, contraction, side)
     known = {one.name: f"kept_{one.name}[first_column + of_column]" for one in kept}
     epilogue = printer.epilogue("whole", known=known)
+    across = "column" if is_left else "row"
+    stored_beside = min(4, printer.width_of_epilogue(across))
+    neighbour = "n + k" if stored_beside > 1 else "n"
+    of_four = {one.name: f"four_{one.name}[{neighbour}]" for one in kept}
+    epilogue_of_four = printer.epilogue(
+        f"whole[{neighbour}]", along=across, width=stored_beside, known=of_four
+    )
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch, layout.parts)
     half = half_type(contraction) or DType.FLOAT16
     images = code.images if scaled else 0
@@ -270,9 +276,9 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         margin=_MARGINS[layout.parts],
         by_columns=by_columns, beside=_beside(contraction, layout),
         stored_lines=stored_lines, stored_offset=stored_offset, kept=[one.name for one in kept],
-        kept_values=printer.loaded(kept, "column" if is_left else "row"),
-        summands=contraction.k, other_side="column" if is_left else "row", other=other,
-        epilogue=epilogue,
+        kept_values=printer.loaded(kept, across), summands=contraction.k, other_side=across,
+        other=other,
+        epilogue=epilogue, epilogue_of_four=epilogue_of_four, stored_beside=stored_beside,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),
     )  # fmt: skip
