@@ -285,9 +285,10 @@ def _separate_products(shape: Shape, hardware: Hardware) -> Candidate | None:
         return None
     playbook = repertoire_for(task, hardware, WITHOUT)
     forms = [one.strategy.name for one in playbook.options() if one.loop == FORM]
-    if PRODUCTS_FORM.name not in forms:
+    # Where it is the only form there is nothing to choose.
+    draft = playbook.draft({FORM: PRODUCTS_FORM.name} if PRODUCTS_FORM.name in forms else {})
+    if "aten.scaled_dot_product" in draft.plan:
         return None
-    draft = playbook.draft({FORM: PRODUCTS_FORM.name})
     return with_settings(
         new_candidate("cuda", draft.kernel, draft.plan),
         complete_settings(parse_kernel(draft.kernel, "cuda")),
