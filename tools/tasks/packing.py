@@ -95,6 +95,8 @@ def _name(kind: type, own: str) -> str:
     module = "" if kind.__module__ == own else kind.__module__
     if "<locals>" in kind.__qualname__:
         raise refuse(f"{kind.__name__} is defined inside a function; define it in a module.")
+    if not all(_is_name(part) for part in f"{kind.__module__}.{kind.__qualname__}".split(".")):
+        raise refuse(f"The class {kind.__qualname__[:60]!r} has no name that Python can import.")
     return f"{module}:{kind.__qualname__}"
 
 
@@ -106,11 +108,19 @@ def call_packing(
     Raises:
         RefusedError: Something in it cannot be an input.
     """
+    # They are printed into calls, and into exports.
+    for key in named:
+        if not _is_name(str(key)):
+            raise refuse(f"The named argument {str(key)[:60]!r} is no name that Python can call.")
     leaves: Pieces = []
     positional = tuple(_argument(item, n, leaves) for n, item in enumerate(arguments, start=1))
     keywords = tuple(str(key) for key in named)
     values = tuple(_argument(item, key, leaves) for key, item in named.items())
     return leaves, CallPacking(positional=positional, keywords=keywords, named=values)
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not keyword.iskeyword(word)
 
 
 def _argument(value: object, which: int | str, leaves: Pieces) -> Packing:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from kernelwright.graphs.search.context import Control
 from kernelwright.tools.export import ExportRefusedError
@@ -26,6 +26,11 @@ from kernelwright.ui.cli.audit import Audit
 from kernelwright.ui.cli.check import CheckResult
 from kernelwright.ui.complaints import LACKING, Complaint, complaint_of, refused
 from kernelwright.ui.terminal.progress import watcher
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from kernelwright.ui.api.in_memory import Inputs, Optimized
 
 __all__ = [
     "EnvironmentLacksError",
@@ -51,10 +56,10 @@ def version() -> str:
 
 
 def optimize(
-    file: str | os.PathLike[str],
+    file: "str | os.PathLike[str] | nn.Module",
+    inputs: "Words | Inputs" = (),
     *,
     entry: str | None = None,
-    inputs: Words = (),
     target: Target = "auto",
     search: str = "quick",
     rounds: int | None = None,
@@ -65,32 +70,38 @@ def optimize(
     force: bool = False,
     allow: Words | None = None,
     load_seconds: float = 60.0,
-    progress: bool = False,
-) -> Summary:
+    progress: bool | None = None,
+) -> "Summary | Optimized":
     """Search for a faster implementation of a module, and prove that it is one.
+
+    A module in memory comes back with kernels on its own weights where they are shown to be faster:
+    `fast = kernelwright.optimize(model, x, seconds=60)`, then `fast(x)`.
 
     An interrupt (Ctrl-C) ends the search with the best so far, a second one at once. A language
     model takes part where KERNELWRIGHT_MODEL names one, as on the command line.
 
     Args:
-        file: A Python file with a module and `get_inputs()`.
+        file: A Python file with a module and `get_inputs()`, what else the command line takes, or a
+            module in memory.
+        inputs: Inputs instead of `get_inputs()`, each as "64x128:float32"; of a module in memory
+            the call that counts: a tensor, a list of arguments, or a dictionary of named ones.
         entry: The module or function in the file, where there are several.
-        inputs: Inputs instead of `get_inputs()`, each as "64x128:float32".
         target: The kind of device; "auto" is a GPU where there is one.
         search: How thorough: "quick", "standard", "deep" or "careful".
         rounds: At most this many rounds, 1 or more.
         seconds: At most this many seconds of wall time, 1 or more.
         seed: Of everything that is drawn by chance.
         run_dir: The folder in which runs live; the user's data folder by default.
-        export: A folder, or a .zip file, to which the result is exported.
+        export: A folder, or a .zip file, to which the result is exported; of a file's module.
         force: Export although it is not faster.
         allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
         load_seconds: Give a file up that neither computes nor reads for this long, 1 or more.
-        progress: Say on stderr how it goes; else nothing is printed.
+        progress: Say on stderr how it goes; by default of a module in memory only.
 
     Returns:
-        The summary: `status`, `best` (None where nothing is correct), `baselines`. Times are in
-        milliseconds, ratios are baseline / candidate. Where nothing may be exported, `export` is
+        Of a module in memory an `Optimized` module, which shows its result card in a notebook. Of a
+        file the summary: `status`, `best` (None where nothing is correct), `baselines`. Times are
+        in milliseconds, ratios are baseline / candidate. Where nothing may be exported, `export` is
         None and a warning says why.
 
     Raises:
@@ -107,17 +118,40 @@ def optimize(
         allow=",".join(_listed(allow or ())),
         load_seconds=_at_least_one("load_seconds", load_seconds),
     )
-    control = Control()
     with _in_words():
+        if isinstance(file, str | os.PathLike):
+            words = _listed(cast("Words", inputs))
+            begin = searches.prepared(
+                Path(file), entry, words, _known(target), search, home, seed, options
+            )
+            return _taken_home(_searched(begin, bool(progress)), home, options)
+        from kernelwright.ui.api import in_memory
+
+        if entry is not None or export is not None:
+            raise Complaint("entry and export are a file's; a module in memory takes neither")
+        kept = in_memory.written(file, inputs, home)
         begin = searches.prepared(
-            Path(file), entry, _listed(inputs), _known(target), search, home, seed, options
+            kept.file, None, (str(kept.inputs),), _known(target), search, home, seed, options
         )
-        with watcher() if progress else nullcontext() as shown:
-            listener = shown.show if shown else _unheard
-            found = _apart(begin(listener, control), lambda: control.stop("you interrupted it"))
-        if isinstance(found, Refusal):
-            raise refused(found)
-        return _taken_home(found, home, options)
+        summary = _searched(begin, progress is not False)
+        place = kept.file.parent / f"faster_{summary.run}".replace("-", "_")
+        try:
+            searches.with_export(summary, home, place, force=force)
+            kernels = in_memory.load_export(place)
+        except ExportRefusedError:
+            kernels = None  # its card says why
+        return in_memory.Optimized(file, kernels, kept, summary, home)
+
+
+def _searched(begin: searches.Search, progress: bool) -> Summary:
+    """The search's summary; an interrupt ends it with the best so far."""
+    control = Control()
+    with watcher() if progress else nullcontext() as shown:
+        listener = shown.show if shown else _unheard
+        found = _apart(begin(listener, control), lambda: control.stop("you interrupted it"))
+    if isinstance(found, Refusal):
+        raise refused(found)
+    return found
 
 
 def check(

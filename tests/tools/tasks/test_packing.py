@@ -102,6 +102,8 @@ def test_arguments_may_be_named_and_nested(attempt, arguments, inputs, names):
         ("{}", f"[{X}, {X}]", "returns nothing"),
         ("x", f"[{X}, {{1: {X}}}]", "Input 2 is a dictionary whose keys"),
         ("x", f"[{X}, {{1, 2}}]", "Input 2 is a set"),
+        ("x", f"{{'x': {X}, 'a=1); f(': {X}}}", "no name that Python can call"),
+        ("x", f"{{'x': {X}, 'class': {X}}}", "no name that Python can call"),
         ("x", f"{{1: {X}}}", "must return a list, but it returned a dict"),
         ("x", f"{{'x': {X}, 'z': {X}}}", "unexpected keyword argument 'z'"),
     ],
