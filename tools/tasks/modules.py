@@ -132,7 +132,7 @@ def build_module(
     module = _built(file, entry, seed)
     if state is not None:
         load_state(module, state)
-    return called_flat(module, call, file.__name__)
+    return called_flat(module.eval() if entry.evaluation else module, call, file.__name__)
 
 
 def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -22,6 +23,7 @@ from torch.fx.node import Argument
 from kernelwright.tools.tasks.aten_graph import trace_outline
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
 from kernelwright.tools.tasks.modules import Traced
+from kernelwright.tools.tasks.packing import flattened
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.outline import NodeSeen, Outline
@@ -47,7 +49,9 @@ def outline_of(
     Raises:
         RefusedError: the forward cannot be exported.
     """
-    traced, placeholders = trace_outline(reference.module, arguments, whole)
+    with flattened(reference.module, task.name) as flat:
+        traced, placeholders = trace_outline(reference.module, arguments, whole)
+    traced = replace(traced, structure=flat.structure)
     simplify(traced)
     inputs = [spec.name for spec in task.tensor_inputs]
     names = names_of(traced, inputs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -46,7 +47,8 @@ class Reference:
             RefusedError: the file or the constructor fails here.
         """
         file = load_module(task.source, task.path, task.project)
-        entry = choose_entry(file, task.entry, makes=task.entry_kind == "built")
+        chosen = choose_entry(file, task.entry, makes=task.entry_kind == "built")
+        entry = replace(chosen, evaluation=task.evaluation)
         try:
             with torch.device(device):
                 module = build_module(file, entry, seed, task.call, task.state)

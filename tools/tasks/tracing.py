@@ -105,7 +105,8 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
 
 def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     file = load_module(source, path, within=policy.project)
-    entry = choose_entry(file, policy.entry, makes=policy.makes)
+    chosen = choose_entry(file, policy.entry, makes=policy.makes)
+    entry = replace(chosen, evaluation=policy.evaluation)
     batch = saved_batch(policy.inputs)
     found = probe(file, entry, policy.inputs, batch)
     names = argument_names(found.module, len(found.inputs))
@@ -136,6 +137,7 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         bytes_moved=bytes_moved(graph),
         flops=operations,
         training=found.module.training and entry.kind != "function",
+        evaluation=policy.evaluation,
         draws_random=bool(random),
         allow=policy.allow,
         badges=badges,

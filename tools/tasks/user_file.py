@@ -49,11 +49,15 @@ _LOADED: dict[tuple[str, str, str], tuple[ModuleType, Place | None]] = {}
 
 @dataclass(frozen=True)
 class Entry:
-    """What is to be optimised: a module class, a ready module, a function, or what one makes."""
+    """What is to be optimised: a module class, a ready module, a function, or what one makes.
+
+    With `evaluation` a module is put into evaluation mode once it is made.
+    """
 
     name: str
     target: type[nn.Module] | nn.Module | Callable[..., object]
     kind: Literal["kernelbench", "module", "function", "built"]
+    evaluation: bool = False
 
 
 def sha256(source: str) -> str:

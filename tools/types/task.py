@@ -127,11 +127,13 @@ class TracePolicy(Value):
     A single one that ends in `.pt` is a file with saved tensors. With `makes` the entry is a
     function without arguments that returns the module, with its weights.
     `project` is the folder around the file where the person named a folder, or sent one; else it is
-    found by what lies there.
+    found by what lies there. With `evaluation` the module is put into evaluation mode, whatever its
+    constructor left it in.
     """
 
     entry: str | None = None
     makes: bool = False
+    evaluation: bool = False
     project: str = ""
     inputs: tuple[str, ...] = ()
     allow: tuple[Precision, ...] = ()
@@ -241,6 +243,7 @@ class Task(Value):
     bytes_moved: int
     flops: int
     training: bool = False
+    evaluation: bool = False
     draws_random: bool = False
     allow: tuple[Precision, ...] = ()
     warnings: tuple[str, ...] = ()

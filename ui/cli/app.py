@@ -24,6 +24,7 @@ from kernelwright.ui.cli.options import (
     ByRegions,
     Device,
     Entry,
+    Evaluation,
     Export,
     File,
     Force,
@@ -100,6 +101,7 @@ def optimize(
     start_from: StartFrom = None,
     load_seconds: LoadSeconds = 60.0,
     regions: ByRegions = ByRegion.AUTO,
+    evaluation: Evaluation = False,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -124,6 +126,7 @@ def optimize(
         allow=allow,
         load_seconds=load_seconds,
         regions=regions.value,
+        evaluation=evaluation,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
         makes=build is not None,
     )
@@ -220,6 +223,7 @@ def audit(
     inputs: Inputs = None,
     target: Device = Target.AUTO,
     load_seconds: LoadSeconds = 60.0,
+    evaluation: Evaluation = False,
     json: Json = None,
 ) -> None:
     """Say what a task is, what its floor is here, and whether beating it would prove anything."""
@@ -234,6 +238,7 @@ def audit(
         json,
         load_seconds=load_seconds,
         makes=build is not None,
+        evaluation=evaluation,
     )
 
 

@@ -66,12 +66,12 @@ def audit(
     *,
     load_seconds: float = 60.0,
     makes: bool = False,
+    evaluation: bool = False,
 ) -> None:
     """Trace a file and say what is found."""
     check_json(json)
-    task, found, device = asyncio.run(
-        audited(file, entry, inputs, target, load_seconds, makes=makes)
-    )
+    seen = audited(file, entry, inputs, target, load_seconds, makes=makes, evaluation=evaluation)
+    task, found, device = asyncio.run(seen)
     if json is not None:
         write_json(found, json)
     if json != STDOUT:
@@ -87,11 +87,18 @@ async def audited(
     *,
     quiet: bool = False,
     makes: bool = False,
+    evaluation: bool = False,
 ) -> tuple[Task, Audit, str]:
     """The task, what is found, and the device; Complaint when the file cannot be a task."""
     file = existing_target(file)
     async with judge(target) as executor:
-        policy = TracePolicy(entry=entry, makes=makes, inputs=inputs, load_seconds=load_seconds)
+        policy = TracePolicy(
+            entry=entry,
+            makes=makes,
+            inputs=inputs,
+            load_seconds=load_seconds,
+            evaluation=evaluation,
+        )
         task = await traced(executor, file, policy, quiet=quiet)
         hardware = await executor.hardware()
         floor = floor_ms(task.bytes_moved, task.flops, hardware)

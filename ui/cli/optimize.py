@@ -65,6 +65,7 @@ class SearchOptions:
     load_seconds: float = 60.0
     makes: bool = False
     regions: RegionsChoice = "auto"
+    evaluation: bool = False
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -107,6 +108,7 @@ def prepared(
         inputs=inputs,
         allow=allowed_precisions(options.allow),
         load_seconds=options.load_seconds,
+        evaluation=options.evaluation,
     )
     check_places(options, home)
     start = read_start(options.start_from) if options.start_from else None

@@ -112,6 +112,10 @@ StartFrom = Annotated[
         help="A kernel of yours to begin with; without a plan beside it, a model's to wrap."
     ),
 ]
+Evaluation = Annotated[
+    bool,
+    typer.Option("--eval", help="In evaluation mode, whatever mode the constructor leaves it in."),
+]
 ByRegions = Annotated[
     ByRegion,
     typer.Option(help="Search region by region: a model of many layers, always, or never."),

@@ -135,3 +135,22 @@ def test_values_of_one_sign_keep_it(outlined):
     assert 0 <= int(at.min()) <= int(at.max()) < 7
     made = module(*scope["get_inputs"]())
     assert bool(torch.isfinite(made).all())
+
+
+def test_what_is_returned_by_name_is_outlined_too(outlined):
+    text = """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+            def forward(self, x):
+                h = torch.relu(self.first(x))
+                return {"out": self.second(h), "hidden": h}
+
+        def get_inputs():
+            return [torch.randn(4, 8)]
+    """
+    _, outline, reference, arguments = outlined(text)
+    assert len(outline.graph.outputs) == len(reference.forward(arguments)) == 2
+    assert [len(region.nodes) for region in find_regions(outline.graph)] == [1]

@@ -397,5 +397,6 @@ def _draws_random(task: Task) -> Refusal:
     also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""
     return Refusal(
         sentence=f"{task.name} cannot be compared: {where}, in an order that no other "
-        f"implementation could keep; call .eval() in the constructor{also}.",
+        f"implementation could keep; optimise it in evaluation mode (--eval), or call .eval() in "
+        f"the constructor{also}.",
     )
