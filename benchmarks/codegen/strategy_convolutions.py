@@ -2,7 +2,9 @@
 
 Truth is the same call in float64, some images at a time; `eager` is the library's convolution, in
 float32 as PyTorch computes it, which is TF32. Those of names that end in "exact" are in files that
-rule it out; transposed ones in groups that move by steps are so anyway.
+rule it out; transposed ones in groups that move by steps are so anyway. `CHOSEN` holds ways against
+each other: results that leave by warps or by groups, a sample or every number looked at before
+packing, tiles, one product or three, and the input read as it lies where windows have one position.
 """
 
 from collections.abc import Callable
@@ -36,6 +38,8 @@ _PLAIN: tuple[tuple[str, torch.dtype, tuple[int, ...], tuple[int, ...], dict[str
 _TRANSPOSED: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, object]], ...] = (
     ("turned_64", (8, 64, 512, 512), (64, 64, 3, 3), {}),
     ("turned_volume", (8, 32, 32, 32, 32), (32, 64, 3, 3, 3), {}),
+    ("turned_steps", (16, 64, 128, 128), (64, 64, 4, 4), {"stride": 2, "padding": 1}),
+    ("turned_far", (16, 32, 64, 128), (32, 64, 3, 3), {"stride": 5, "padding": 1, "dilation": 2}),
     (
         "turned_groups",
         (16, 32, 128, 256),
@@ -86,3 +90,42 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
         if name in _EXACT
     },
 }
+
+# Part of a strategy's name, and what differs from its first setting.
+_ONE = (
+    ("wgmma_windows", ""),
+    ("wgmma_windows", "TOGETHER=0 EVERY=1"),
+    ("wgmma_windows", "TOGETHER=0"),
+    ("wgmma_windows", "TOGETHER=1 SPAN=32 STAGES=4"),
+    ("wgmma_windows", "EVERY=1"),
+    ("wgmma_windows", "TILE=128128 GROUPS=2 STAGES=2"),
+    ("wgmma_windows", "TILE=128128 GROUPS=2 STAGES=3 HELD=0"),
+)
+_THREE = (
+    ("wgmma_windows_split", ""),
+    ("wgmma_windows_split", "TOGETHER=0"),
+    ("wgmma_windows_split", "EVERY=1"),
+    ("wgmma_windows_split", "TILE=64128 GROUPS=2 STAGES=2 HELD=0"),
+    ("wgmma_windows_split", "TILE=64064 GROUPS=3 STAGES=2 HELD=0"),
+)
+_POINTS = (
+    ("streamed_wgmma", ""),
+    ("streamed_wgmma", "TILE=128064"),
+    ("streamed_wgmma", "TILE=64128"),
+    ("wgmma_windows", ""),
+    ("wgmma_windows", "EVERY=1"),
+)
+
+
+def _chosen(name: str) -> tuple[tuple[str, str], ...]:
+    if name.endswith(("_exact", "_groups")):
+        return _THREE
+    if name.startswith("conv_point"):
+        return _POINTS
+    if name.endswith("_half"):
+        # These are not scaled, and nothing is looked at before they are packed.
+        return tuple((word, changes) for word, changes in _ONE if "EVERY" not in changes)
+    return (*_ONE, _THREE[0])
+
+
+CHOSEN = tuple((name, *one) for name in PROBLEMS for one in _chosen(name))

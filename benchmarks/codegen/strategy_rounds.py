@@ -100,10 +100,7 @@ ROUNDS = {
         chosen=tuple((name, *one) for name, each in waves.WAVES.items() for one in each),
     ),
     "convolutions": Round(
-        problems=tuple(convolutions.PROBLEMS),
-        strategies=("wgmma_windows",),
-        settings=8,
-        seconds=320,
+        problems=tuple(convolutions.PROBLEMS), seconds=360, chosen=convolutions.CHOSEN
     ),
     "products": Round(problems=tuple(products.PROBLEMS), settings=12, seconds=300),
     "turned": Round(

@@ -53,6 +53,8 @@ PROMOTED, _DRAINED = 64, 100.0
 # share the bandwidth with what products read. So reckoned, a tile of 128 x 64 over 64 channels of
 # 3x3 takes 4,270 cycles, where 4,375 were measured.
 _LEAVING = 6.0
+# And how many more where panels have no other beside them, whose lines are half as long.
+_ALONE = 1.3
 # How much more where two panels give a warp 32 rows beside each other.
 _PAIRED = 1.5
 # The share of memory's bandwidth that packing reaches.
@@ -246,7 +248,8 @@ def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float
     stored = rows * columns / 128 * _STORED
     rate = _MOST_STORED * (_PAIRED if rows % 128 == 0 else 1.0)
     read = products * (64 + columns) * 32 + brought
-    shared = (layout.steps(way.reuse) * read) / _SHARED_RATE + rows * columns / 32 * _LEAVING
+    leaving = _LEAVING * (1.0 if rows % 128 == 0 else _ALONE)
+    shared = (layout.steps(way.reuse) * read) / _SHARED_RATE + rows * columns / 32 * leaving
     of_tile = max(summed, (summed + stored) / way.groups, shared, rows * columns / rate)
     blocks = case.multiprocessors // across * across if way.held else case.multiprocessors
     return -(-down * across // blocks) * of_tile
