@@ -253,6 +253,25 @@ def test_what_halves_cannot_hold_is_summed_from_the_factors(
     torch.testing.assert_close(found[1, :, 5:], wanted[1, :, 5:], rtol=bound, atol=bound * 5e-12)
 
 
+def test_outputs_that_no_tap_reaches_are_never_in_doubt(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+) -> None:
+    """Their sums are zero, which is below any bound: on a device they took 300 times as long."""
+    (one,) = _playable("turned_gaps", small_device, MORE[:1])
+    source = one.emitted.source
+    assert "const float value = from_factors(" in source
+    source = source.replace("value = from_factors(", "value = NAN * from_factors(")
+    one.emitted = SimpleNamespace(source=source)
+    toolbox.compile_emulated([one], tmp_path)
+    space: dict[str, Any] = {}
+    exec(_source("turned_gaps"), space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    x[:, 0, 3, 4] = 1e-9  # a number that halves hold too few bits of
+    found = _run(toolbox, one, model, x)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(x), rtol=2e-6, atol=2e-6)
+
+
 @pytest.fixture(scope="module")
 def sampled(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
