@@ -25,6 +25,7 @@ from kernelwright.tools.archive import Archive
 from kernelwright.tools.archive.elites import YARDSTICK
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.compose import ComposeError, Part, compose
+from kernelwright.tools.codegen.library.kernel_library import Recipe
 from kernelwright.tools.languages import default_language
 from kernelwright.tools.tasks.regions import region_source
 from kernelwright.tools.types import Candidate, Idea, Refusal, TracePolicy
@@ -245,6 +246,8 @@ def _composition(
         metric="time of the whole model",
         predicted_ms=max(found.outline.whole_ms - saved_ms, 1e-6),
         round=1,
+        # The ledger counts what the playbook wrote only where a recipe says that it did.
+        recipe=Recipe(picks=()).model_dump_json(),
     )
     return Composition(idea=idea, candidate=candidate)
 
