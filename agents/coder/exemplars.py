@@ -5,7 +5,6 @@ shown is the fast one's time, the slow one's, and the difference of their source
 """
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
 from kernelwright.agents.prompting.cards import fenced, milliseconds
 from kernelwright.agents.toolbox.readings import source_difference
@@ -14,39 +13,41 @@ from kernelwright.tools.types import Candidate, Verdict
 
 # Slower by less is noise, or a matter of settings.
 _CLEARLY = 1.25
-# Of many right candidates the latest so many are compared; likeness takes a millisecond each.
+# Of many slower candidates the latest so many are compared.
 _COMPARED = 16
 _LINES = 50
 
 
 def exemplars(standings: Sequence[Standing]) -> str:
     """The pair in words; "" where there is none that tells anything."""
-    right = [item for item in standings if _is_right(item)]
+    right = [(ms, item) for item in standings if (ms := _right_ms(item)) is not None]
     if not right:
         return ""
-    fast = min(right, key=_time)
-    others = [item for item in right if _time(item) >= _CLEARLY * _time(fast)]
-    alike = [item for item in others if _source(item.candidate) != _source(fast.candidate)]
+    fast_ms, fast = min(right, key=lambda pair: pair[0])
+    alike = [
+        (ms, item)
+        for ms, item in right
+        if ms >= _CLEARLY * fast_ms and _source(item.candidate) != _source(fast.candidate)
+    ]
     if not alike:
         return ""
-    slow = max(alike[-_COMPARED:], key=lambda item: _likeness(fast.candidate, item.candidate))
+    slow_ms, slow = max(
+        alike[-_COMPARED:], key=lambda pair: _likeness(fast.candidate, pair[1].candidate)
+    )
     told = (
-        f"Fast: `{fast.candidate.id}`, {milliseconds(_time(fast))}. Slow: `{slow.candidate.id}`, "
-        f"{milliseconds(_time(slow))}, {_time(slow) / _time(fast):.3g} times as long. What the "
-        "slow one does differently:"
+        f"Fast: `{fast.candidate.id}`, {milliseconds(fast_ms)}. Slow: `{slow.candidate.id}`, "
+        f"{milliseconds(slow_ms)}, {slow_ms / fast_ms:.3g} times as long. What the slow one does "
+        "differently:"
     )
     difference = source_difference(fast.candidate, slow.candidate, _LINES)
     return f"{told}\n\n{fenced('diff', difference)}"
 
 
-def _is_right(item: Standing) -> bool:
+def _right_ms(item: Standing) -> float | None:
+    """The time of one that is right and of the task's own precision."""
     evaluation = item.evaluation
-    known = evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None
-    return known and not evaluation.verification.apart
-
-
-def _time(item: Standing) -> float:
-    return item.evaluation.median_ms or 0.0
+    right = evaluation.verdict is Verdict.CORRECT and not evaluation.verification.apart
+    return evaluation.median_ms if right else None
 
 
 def _source(candidate: Candidate) -> tuple[str, str]:
@@ -54,4 +55,6 @@ def _source(candidate: Candidate) -> tuple[str, str]:
 
 
 def _likeness(one: Candidate, other: Candidate) -> float:
-    return SequenceMatcher(None, one.kernel, other.kernel, autojunk=True).quick_ratio()
+    """The share of lines that both have; cheap, as every question of a round asks for it."""
+    mine, theirs = set(one.kernel.splitlines()), set(other.kernel.splitlines())
+    return len(mine & theirs) / max(len(mine | theirs), 1)

@@ -18,8 +18,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from kernelwright.agents.llm.client import LLMClient, NoToolsError, tokens_in
+from kernelwright.agents.llm.client import LLMClient, NoToolsError, tokens_in, tokens_of
 from kernelwright.agents.llm.tools import Tool, ToolError, as_functions
+from kernelwright.agents.prompting.fitting import MOST_TOKENS
 from kernelwright.agents.prompting.templates import section
 from kernelwright.profiles.load import ToolMode
 from kernelwright.tools.archive import NotRecordedError
@@ -53,7 +54,7 @@ class ToolLimits(Value):
     calls: int = 8
     tokens: int = 100_000
     seconds: float = 300.0
-    prompt_tokens: int = 24_000
+    prompt_tokens: int = 40_000
     result_characters: int = 5_000
 
 
@@ -189,10 +190,11 @@ class Bench:
             for given in item.beforehand
         ]
         found: list[ToolRun] = []
-        left_s, room = self.limits.seconds, self.limits.prompt_tokens - tokens_in(prompt)
+        left_s = self.limits.seconds
+        room = min(self.limits.prompt_tokens, MOST_TOKENS) - tokens_in(prompt)
         for number, call in enumerate(calls[: self.limits.calls], start=1):
             run = await self.run(about, number, call, left_s)
-            left_s, room = left_s - run.seconds, room - len(run.result) // 3
+            left_s, room = left_s - run.seconds, room - tokens_of(run.result)
             if room < 0 or left_s <= 0:
                 break
             found += [] if run.failed else [run]

@@ -33,7 +33,7 @@ from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.session import build_search
 from kernelwright.graphs.search.state import START_STATE
 from kernelwright.profiles.load import Hardware, hardware_profile
-from kernelwright.tools.archive import Archive, warm_up
+from kernelwright.tools.archive import Archive
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.hardware import floor_ms
@@ -174,7 +174,6 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["KERNELWRIGHT_HOME"] = home
-        warm_up()
         hardware = hardware_profile(arguments.hardware)
         task = asyncio.run(traced(ROOT / arguments.example))
         crowd = Thousand(task, hardware, repertoire_for(task, hardware), random.Random(1))

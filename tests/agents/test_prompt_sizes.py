@@ -62,6 +62,9 @@ OF_A_CPU = re.compile(
 )
 
 
+ABOUT = "What it does, in two sentences of usual length. " * 3
+
+
 class Anything(BaseModel):
     words: str = ""
 
@@ -186,10 +189,7 @@ async def test_tools_stand_within_the_same_bound(asked: list[Prompt]) -> None:
         return ""
 
     tools: tuple[Tool, ...] = tuple(
-        tool(
-            f"tool_{number}", "What it does, in two sentences of usual length. " * 3, Anything, run
-        )
-        for number in range(4)
+        tool(f"tool_{number}", ABOUT, Anything, run) for number in range(4)
     )
     client = Silent()
     with pytest.raises(LLMError):
