@@ -66,7 +66,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
+from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
 from kernelwright.tools.types import DType
 
 CONVOLUTION, SPLIT_CONVOLUTION = "wgmma_windows", "wgmma_windows_split"
@@ -179,6 +179,10 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     rate = hertz(case.hardware, case.multiprocessors)
     written = loop_bytes(case.loop)[1] / (case.hardware.bandwidth_gb_s * 0.9e9)
     seconds = packing / rate + max((best.cycles - packing) / rate, written)
+    # Few warps have a result at hand: what is done to it overlaps with little else.
+    done = sum(statement_flops(stmt) for stmt in contraction.epilogue)
+    results = contraction.batches * contraction.m * contraction.n
+    seconds += done * results / (case.hardware.fp32_tflops * 1e12)
     return seconds * 1e3 + strategy.launches * case.hardware.launch_us / 1e3
 
 
