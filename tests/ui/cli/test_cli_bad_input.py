@@ -181,6 +181,7 @@ def test_a_useless_file_is_a_sentence(said, tmp_path, text, words):
     assert words in error
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_leaves_with_status_0_is_refused_by_the_whole_program(tmp_path):
     file = tmp_path / "task.py"
     file.write_text("raise SystemExit(0)\n")

@@ -152,6 +152,7 @@ async def test_a_gpu_without_files_gets_no_process(tmp_path: Path) -> None:
         await working
 
 
+@pytest.mark.exhaustive
 async def test_whoever_leaves_early_leaves_no_process(tmp_path: Path) -> None:
     share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", ENDLESS)))
     found: list[Outcome] = []

@@ -22,6 +22,7 @@ from kernelwright.tools.types import Baseline, Refusal, Task
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.mark.exhaustive
 async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_asked_once_more(
     rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ async def test_a_file_that_does_nothing_is_given_up_and_says_so_meanwhile(
     assert heard[-1].endswith("waiting")
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_computes_for_longer_than_that_is_read(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -224,6 +225,7 @@ async def test_a_zip_is_read_behind_the_wall_with_what_lies_around_the_module(
     ]
 
 
+@pytest.mark.exhaustive
 async def test_large_weights_and_saved_inputs_go_through_the_wall(
     reader: LocalExecutor,
     write: Callable[[str], Path],

@@ -9,6 +9,7 @@ from kernelwright.tools.evaluate.verify.measured_precision import Digits
 EXACT = Digits(bits=23.5, exact=True, in_range=True)
 
 
+@pytest.mark.exhaustive
 def test_where_nothing_can_be_measured_a_setting_is_taken_at_its_word(task):
     usual, _ = label(task, Declaration(), (), None)
     assert (usual.label, usual.apart) == ("fp32", "")

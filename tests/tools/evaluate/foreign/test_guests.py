@@ -203,6 +203,7 @@ async def test_each_failure_is_named(judged, forward, verdict, words):
     assert words in found.verification.reason
 
 
+@pytest.mark.exhaustive
 async def test_digits_that_are_cut_off_without_a_name_are_measured_and_ranked_apart(judged):
     cut = HONEST.replace(
         "return e / e.sum(1, keepdim=True) * self.weight",

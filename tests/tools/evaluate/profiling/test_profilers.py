@@ -94,6 +94,7 @@ async def request_(task):
     )
 
 
+@pytest.mark.exhaustive
 async def test_on_a_cpu_each_launch_is_timed_and_the_rest_is_the_plans(task, tmp_path):
     executor = LocalExecutor.create("cpu", tmp_path)
     try:

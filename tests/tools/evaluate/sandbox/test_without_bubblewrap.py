@@ -122,6 +122,7 @@ def evil(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.exhaustive
 async def test_a_files_code_sees_nobody_elses_files_and_is_judged_as_ever(
     fallback: str, executor: LocalExecutor, tmp_path: Path, kernel: Callable[..., Candidate]
 ) -> None:

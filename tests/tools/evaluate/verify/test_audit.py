@@ -141,6 +141,7 @@ def test_parameters_are_as_before_after_the_experiments(made, cpu):
         assert torch.equal(tensor, before[name]), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_executor_hands_on_badges_and_what_runs(executor, write):
     text = ROWS.replace("torch.softmax(x * 0.5, dim=-1)", "torch.relu(-torch.relu(x @ x.t()))")

@@ -23,6 +23,7 @@ def forward(x):
 """
 
 
+@pytest.mark.exhaustive
 async def test_what_reads_its_sizes_is_verified_on_other_shapes(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:

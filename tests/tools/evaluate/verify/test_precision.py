@@ -119,6 +119,7 @@ async def test_half_precision_is_wrong_unless_it_was_allowed(
     assert found.effective_bits == pytest.approx(11, abs=1.0)
 
 
+@pytest.mark.exhaustive
 async def test_digits_that_are_cut_off_without_a_name_are_measured(
     judge: LocalExecutor, exact: Task
 ) -> None:

@@ -188,6 +188,7 @@ async def test_precise_timing_compares_with_every_baseline_that_runs(
         assert item.conditions.threads is not None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("beside_eager_alone")
 async def test_certifying_uses_a_fresh_worker_and_every_distribution(
     executor: LocalExecutor, rows: Task, kernel: Make

@@ -169,6 +169,7 @@ async def test_people_need_bubblewrap(no_bubblewrap, tmp_path, driver, where):
     assert "apt-get install bubblewrap" in done.stderr
 
 
+@pytest.mark.exhaustive
 async def test_somebody_added_where_bubblewrap_is_missing_ends_the_taking_of_files(
     no_bubblewrap, tmp_path, driver, flags, visit, small
 ):

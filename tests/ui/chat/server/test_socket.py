@@ -50,6 +50,7 @@ async def test_a_file_becomes_a_card_a_search_and_a_result(server, visit, small)
     await again.read("SmallSoftmax")
 
 
+@pytest.mark.exhaustive
 async def test_for_another_gpu_a_button_makes_a_bundle_that_can_be_worked_there(
     server, visit, driver, small, tmp_path
 ):
@@ -183,7 +184,7 @@ async def test_what_is_no_module_is_answered_in_words(server, visit, driver, tmp
     page.write_bytes(b"<script>")
     long.write_bytes(b"#" * 3_000_000)
     await anna.say("make this faster", page)
-    await anna.read(r"page.{1,2}html is|Python files only", 60)
+    await anna.read(r"page.{1,2}html is|archives of them only", 60)
     await driver.until(lambda: bool(anna.elements), 30)
     (file,) = anna.elements.values()
     served = await anna.http.get(f"/files/{anna.thread}/{file['id']}")

@@ -185,6 +185,7 @@ def variants(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory)
     return made
 
 
+@pytest.mark.exhaustive
 def test_states_are_those_of_the_module(toolbox: SimpleNamespace, variants: list[Played]) -> None:
     for variant in variants:
         for mine, wanted in zip(variant.run(toolbox.Emulated), variant.truth(), strict=True):
