@@ -16,28 +16,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import gcd, isclose, sqrt
+from math import gcd
 from types import MappingProxyType
 
-from kernelwright.tools.codegen.cuda.printing.expressions import (
-    Argument,
-    c_type,
-    convert,
-    expression,
-    literal,
-    value_type,
-)
-from kernelwright.tools.codegen.cuda.printing.nest import nest_of
+from kernelwright.tools.codegen.cuda.contractions.statements import StatementPrinter
+from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type, value_type
 from kernelwright.tools.codegen.cuda.printing.printing import (
     INT_LIMIT,
     SLACK,
     convert_from_memory,
     decoded,
 )
-from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES, narrow_values
+from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, Stmt, Store
 from kernelwright.tools.codegen.ir.contraction import Bound, Contraction, Operand, needed_where
-from kernelwright.tools.codegen.ir.rewrites import rounded_alone
 from kernelwright.tools.types import DType
 
 SIDES = ("batch", "row", "column", "depth")
@@ -86,10 +78,8 @@ class ElementPrinter:
             "column": contraction.columns,
             "depth": contraction.depth,
         }
-        self._types = {stmt.name: stmt.dtype for stmt in loop.body}
-        self._known = {stmt.name: stmt for stmt in loop.body}
-        self._alone = rounded_alone(loop)
-        self._narrow = narrow_values(nest_of(loop))
+        self._names = frozenset(stmt.name for stmt in loop.body)
+        self.statements = StatementPrinter(loop)
 
     # -- what can be moved at once
 
@@ -143,7 +133,7 @@ class ElementPrinter:
         return bool(access.step(self._axes[along][-1].name))
 
     def _is_indirect(self, access: Access) -> bool:
-        return any(stride.by in self._types for stride in access.strides)
+        return any(stride.by in self._names for stride in access.strides)
 
     # -- tiles
 
@@ -288,77 +278,6 @@ class ElementPrinter:
         last = self._axes[along][-1].name if width > 1 and self._axes[along] else ""
         return self.positions[axis] + (" + k" if axis == last else "")
 
-    def type_of(self, stmt: Stmt) -> str:
-        """The C++ type of a value; positions that fit are of 32 bits."""
-        return "int" if stmt.name in self._narrow else value_type(stmt.dtype)
-
-    def statement(self, stmt: Stmt) -> str:
-        """A pointwise statement over values by name."""
-        if stmt.name in self._narrow and stmt.op == "const":
-            return str(stmt.value)
-        if (inside := self._inside_of_gelu(stmt)) is not None:
-            return f"kw::gelu(v_{inside})"
-        args = [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
-        if stmt.op == "div" and stmt.dtype is DType.FLOAT32:
-            return self._quotient(stmt, [convert(*arg, DType.FLOAT32) for arg in args])
-        return expression(stmt, args, alone=stmt.name in self._alone)
-
-    def _quotient(self, stmt: Stmt, parts: Sequence[str]) -> str:
-        """A division without a branch; of a constant's inverse nothing is left to compute."""
-        by = self._known.get(stmt.args[1])
-        if by is not None and by.op == "const" and by.value and 1e-30 < abs(by.value) < 1e30:
-            return f"kw::quotient({parts[0]}, {parts[1]}, {literal(1 / by.value, stmt.dtype)})"
-        return f"kw::quotient({', '.join(parts)})"
-
-    def _inside_of_gelu(self, stmt: Stmt) -> str | None:
-        """The value x of a statement (x / 2) (1 + erf(x / sqrt 2)); None of any other."""
-        for half, one_more in (self._operands(stmt, "mul"), self._operands(stmt, "mul")[::-1]):
-            x = self._beside(half, "mul", 0.5)
-            erf = self._beside(one_more, "add", 1.0)
-            if x and erf and self._known[erf].op == "erf":
-                return x if self._beside(self._known[erf].args[0], "mul", sqrt(0.5)) == x else None
-        return None
-
-    def read_by(self, stmt: Stmt) -> set[str]:
-        """The statements that one is computed from, as it is printed."""
-        if (inside := self._inside_of_gelu(stmt)) is not None:
-            return {inside}
-        strides = stmt.access.strides if stmt.access is not None else ()
-        return {*stmt.args, *(stride.by for stride in strides)}
-
-    def _operands(self, stmt: Stmt, op: str) -> tuple[str, str]:
-        """Both of a float32 statement of two; empty names of any other."""
-        if stmt.op != op or stmt.dtype is not DType.FLOAT32:
-            return "", ""
-        return stmt.args[0], stmt.args[1]
-
-    def _beside(self, name: str, op: str, constant: float) -> str:
-        """What a statement adds to, or multiplies by, a constant; "" where it does neither."""
-        if name not in self._known:
-            return ""
-        for value, other in (operands := self._operands(self._known[name], op), operands[::-1]):
-            const = self._known[other].value if other and self._known[other].op == "const" else None
-            if const is not None and isclose(const, constant, rel_tol=1e-6):
-                return value
-        return ""
-
-    def _argument(self, stmt: Stmt, name: str) -> str:
-        """A value; one of 32 bits becomes wide where it meets wide ones."""
-        integers = [one for one in stmt.args if self._types[one] is DType.INT64]
-        together = stmt.dtype is not DType.INT64 and all(one in self._narrow for one in integers)
-        stays = stmt.name in self._narrow or together or name not in self._narrow
-        return f"v_{name}" if stays else f"(long long)v_{name}"
-
-    def condition(self, load: Stmt) -> str:
-        """Where a load on a condition reads."""
-        return convert(f"v_{load.args[0]}", self._types[load.args[0]], DType.BOOL)
-
-    def stored(self, store: Store) -> str:
-        """The value of a store in the type of memory."""
-        have, text = value_type(self._types[store.value]), f"v_{store.value}"
-        kind = c_type(store.access.dtype)
-        return text if have == kind else f"kw::to<{kind}>({text})"
-
 
 @dataclass(frozen=True)
 class _Scope:
@@ -402,7 +321,7 @@ class _Scope:
     def elements(self) -> list[str]:
         """Every value at neighbour `k`."""
         return [
-            f"const {self.printer.type_of(stmt)} v_{stmt.name} = {self._value(stmt)};"
+            f"const {self.printer.statements.type_of(stmt)} v_{stmt.name} = {self._value(stmt)};"
             for stmt in self._needed()
         ]
 
@@ -416,7 +335,7 @@ class _Scope:
         for stmt in reversed(self.body):
             if stmt.name in wanted:
                 found.append(stmt)
-                wanted |= self.printer.read_by(stmt)
+                wanted |= self.printer.statements.read_by(stmt)
         return found[::-1]
 
     def _value(self, stmt: Stmt) -> str:
@@ -424,13 +343,13 @@ class _Scope:
             return self.known[stmt.name]
         if stmt.op == "index":
             at = self.printer.counts(stmt.args[0], self.along, self.width)
-            return f"({self.printer.type_of(stmt)})({at})"
+            return f"({self.printer.statements.type_of(stmt)})({at})"
         if stmt.access is None:
-            return self.printer.statement(stmt)
+            return self.printer.statements.statement(stmt)
         text = convert_from_memory(self._loaded(stmt, stmt.access), stmt.access.dtype, stmt.dtype)
         if not stmt.args:
             return text
-        return f"{self.printer.condition(stmt)} ? {text} : {value_type(stmt.dtype)}(0)"
+        return f"{self.printer.statements.condition(stmt)} ? {text} : {value_type(stmt.dtype)}(0)"
 
     def _loaded(self, stmt: Stmt, access: Access) -> str:
         if self._is_vector(access, bool(stmt.args)):
@@ -450,7 +369,7 @@ class _Scope:
         """Each neighbour's stores, into memory or into the vector that goes there."""
         lines = []
         for at, store in enumerate(self.stores):
-            value = self.printer.stored(store)
+            value = self.printer.statements.stored(store)
             if self._is_vector(store.access):
                 lines.append(f"out_{at}[k] = {value};")
                 continue
