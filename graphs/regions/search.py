@@ -61,15 +61,29 @@ def by_regions(choice: RegionsChoice) -> Prepare | None:
     """What to do before the first plan: nothing, or to search the regions of a large model.
 
     Args:
-        choice: always, never, or where a model has several operators of the library's.
+        choice: always, never, or where `pays_by_itself` says so.
     """
     if choice == "off":
         return None
     return search_regions if choice == "on" else _where_large
 
 
+# A search of fewer seconds is over before the classes of a model had their candidates compiled.
+_LEAST_SEARCH_S = 120.0
+
+
+def pays_by_itself(context: SearchContext) -> bool:
+    """Whether regions are searched without being asked for.
+
+    Where a model has several operators of the library's, and time enough for every class. On a GPU
+    kernels of ours take products too, regions were not measured yet, and they are asked for.
+    """
+    enough = context.profile.seconds >= _LEAST_SEARCH_S and context.hardware.kind == "cpu"
+    return enough and is_large(context.task) and not context.executor.capabilities.remote
+
+
 async def _where_large(context: SearchContext) -> None:
-    if is_large(context.task) and not context.executor.capabilities.remote:
+    if pays_by_itself(context):
         await search_regions(context)
 
 

@@ -1,5 +1,8 @@
 """What a model's regions were put together to is the first round of its search, and kept."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest
@@ -10,7 +13,8 @@ from kernelwright.agents.roles.composed import (
     Composition,
     Compositions,
 )
-from kernelwright.graphs.regions.search import RegionResult, by_regions
+from kernelwright.graphs.regions import search
+from kernelwright.graphs.regions.search import RegionResult, by_regions, pays_by_itself
 from kernelwright.tools.types import Candidate, Idea
 
 IDEA = Idea(
@@ -59,3 +63,27 @@ def test_only_what_is_certainly_ahead_of_eager_counts_as_faster():
     assert not RegionResult(run="a", candidate=WHOLE, ratio=1.2, low=0.9).faster
     assert not RegionResult(run="a", why="no candidate was correct").faster
     assert by_regions("off") is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kind", "remote", "wanted"),
+    [
+        (240, "cpu", False, True),
+        (32, "cpu", False, False),
+        (240, "cuda", False, False),
+        (240, "cpu", True, False),
+    ],
+)
+def test_regions_are_searched_unasked_where_there_is_time_for_each(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, kind: str, remote: bool, wanted: bool
+):
+    monkeypatch.setattr(search, "is_large", lambda task: task == "large")
+    context: Any = SimpleNamespace(
+        task="large",
+        profile=SimpleNamespace(seconds=seconds),
+        hardware=SimpleNamespace(kind=kind),
+        executor=SimpleNamespace(capabilities=SimpleNamespace(remote=remote)),
+    )
+    assert pays_by_itself(context) is wanted
+    context.task = "small"
+    assert not pays_by_itself(context)
