@@ -5,7 +5,8 @@ from nowhere else, and so does the text of a run's headline. Times of different 
 each other only with their labels: what was screened is a first look, what is certified holds.
 Which candidate leads is told by `in_order`.
 
-Names in kernels (`L0_LANES`) and settings are put in words here too.
+Names in kernels (`L0_LANES`), settings, and what came of a model's regions are put in words here
+too.
 """
 
 import re
@@ -25,6 +26,7 @@ from kernelwright.tools.types import (
     Verdict,
 )
 from kernelwright.tools.types.measurement import Clock, Paired
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import BestSummary, Label, Status
 from kernelwright.tools.types.verdict import SpeedOutcome
 
@@ -227,3 +229,22 @@ def settings_words(settings: Sequence[Setting]) -> str:
 
 def _spoken(name: str) -> str:
     return name.lower().replace("_", " ")
+
+
+def region_words(region: RegionShown) -> str:
+    """What came of a region in one line, as `R1 (add, layer_norm; in 23 places): 1.84x`."""
+    places = "in one place" if region.places == 1 else f"in {region.places} places"
+    came = region.why
+    if region.after_ms:
+        times = f"{milliseconds(region.before_ms)} to {milliseconds(region.after_ms)}"
+        came = f"{region.before_ms / region.after_ms:.2f}x, {times}"
+        came = came if region.state == "used" or not region.why else f"{came}; {region.why}"
+    what = places if region.words == region.name else f"{region.words}; {places}"
+    return f"{region.name} ({what}): {came or region.state}"
+
+
+def regions_words(regions: Sequence[RegionShown]) -> str:
+    """Where the time goes, the largest shares first."""
+    largest = sorted(regions, key=lambda item: -item.share)[:4]
+    told = (f"{item.name} {item.share:.0%} ({item.words})" for item in largest)
+    return ", ".join(told)

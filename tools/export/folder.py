@@ -15,7 +15,7 @@ from pathlib import Path
 from kernelwright.tools.export import render
 from kernelwright.tools.export.evidence import evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
-from kernelwright.tools.tasks.project import STATE, content_of
+from kernelwright.tools.tasks.sources.carried import STATE, content_of
 from kernelwright.tools.types import RefusedError, Task
 
 # What marks a folder as an earlier export, which may be replaced.

@@ -16,7 +16,7 @@ from kernelwright.tools.export import guards, plan_python
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
-from kernelwright.tools.tasks.project import STATE
+from kernelwright.tools.tasks.sources.carried import STATE
 from kernelwright.tools.types import Task
 
 HERE = Path(__file__).parent

@@ -6,38 +6,28 @@ like, then the file's own folder. Taken is the one in which most of its imports 
 outside of any project or package only what it imports is let in, and its folder where a source asks
 where it lies (`__file__`); never a folder that somebody's home or everybody's files are in.
 
-What was read is kept with the task: text and data as they were. Whoever runs the task later, here
-or elsewhere, lays that out anew, so a file that is edited meanwhile changes nothing.
-
 Not seen: names that are put together at run time, and files that only native code opens. Nothing
-is executed here; see `tools.tasks.user_file`.
+is executed here (see `tools.tasks.user_file`), nothing kept (see `tools.tasks.sources.carried`).
 """
 
 from __future__ import annotations
 
 import ast
-import atexit
-import base64
 import contextlib
-import hashlib
 import os
-import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
 
-from kernelwright.tools.runtime import SOURCES, home
-from kernelwright.tools.types import Project, ProjectFile, Task, refuse
+from kernelwright.tools.runtime import SOURCES
 from kernelwright.tools.types.value import Value
 
 _MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
-STATE = "weights.pt"  # what the weights of a model that was built are kept as
 _MOST_FILES = 200
-_LARGEST_CARRIED, _CARRIED = 1 << 20, 2 << 20  # bytes: of one file, of all of them
 _OURS = frozenset({"kernelwright", "torch"})
 # What is kept out of sight in a project that is let in, by name.
 _SECRET = frozenset(
@@ -128,13 +118,6 @@ def beside(source: str, path: str, within: str = "") -> tuple[Path, ...]:
     """Files and folders around a user's file that it may need, sorted."""
     place = locate(source, path, within)
     return place.visible if place is not None else ()
-
-
-def elsewhere(task: Task) -> tuple[Path, ...]:
-    """Files that a task's code reads where they lie, as they are too large to be carried."""
-    saved = (item for item in (task.batch, task.state) if item is not None)
-    files = (*(task.project.files if task.project else ()), *saved)
-    return tuple(Path(item.origin) for item in files if item.content is None)
 
 
 def _candidates(file: Path, project: Path | None) -> list[Path]:
@@ -351,137 +334,3 @@ def secrets(folder: Path) -> tuple[Path, ...]:
 
 def _is_secret(name: str) -> bool:
     return name in _SECRET or name.startswith(".env.") or name.endswith((".pem", ".key"))
-
-
-def kept(place: Place, read: Iterable[Path]) -> Project:
-    """The project as a value, with the files that were read and are still there.
-
-    Text comes first, then what is small; what is too large to be carried is read where it lies.
-    """
-    folder, left = place.folder, _CARRIED
-    wanted = {file for file in read if file.is_relative_to(folder) and file != place.file}
-    found: list[ProjectFile] = []
-    for file in sorted(wanted, key=lambda item: (item.suffix != ".py", _size(item), str(item))):
-        with contextlib.suppress(OSError):
-            taken = file_as_it_is(file, file.relative_to(folder).as_posix(), left)
-            left -= taken.size_bytes if taken.content is not None else 0
-            found.append(taken)
-    return Project(
-        module=place.module,
-        file=place.file.relative_to(folder).as_posix(),
-        roots=tuple(root.relative_to(folder).as_posix() for root in place.roots),
-        names=place.names,
-        files=tuple(sorted(found, key=lambda item: item.path)),
-    )
-
-
-def file_as_it_is(file: Path, name: str, left: int = _LARGEST_CARRIED) -> ProjectFile:
-    """A file under that name, with its content where that is small; OSError where it is gone."""
-    content = file.read_bytes()
-    carried = len(content) <= min(left, _LARGEST_CARRIED)
-    return ProjectFile(
-        path=name,
-        sha256=hashlib.sha256(content).hexdigest(),
-        size_bytes=len(content),
-        content=base64.b64encode(content).decode() if carried else None,
-        origin="" if carried else str(file),
-    )
-
-
-def bytes_as_they_are(content: bytes, name: str, place: Path) -> ProjectFile:
-    """The same of bytes, which are written to a place where they are not small."""
-    if len(content) > _LARGEST_CARRIED:
-        place.write_bytes(content)
-    return ProjectFile(
-        path=name,
-        sha256=hashlib.sha256(content).hexdigest(),
-        size_bytes=len(content),
-        content=base64.b64encode(content).decode() if len(content) <= _LARGEST_CARRIED else None,
-        origin="" if len(content) <= _LARGEST_CARRIED else str(place),
-    )
-
-
-def with_state_kept(task: Task, scratch: Path) -> Task:
-    """The task whose weights, if they are in a process's folder, lie in ours, by their hash.
-
-    What lies there was written beside a user's code, so only the bytes of a file of that name are
-    taken, and no link is followed.
-
-    Raises:
-        RefusedError: It is not what the task says.
-    """
-    state = task.state
-    if state is None or state.content is not None:
-        return task
-    place = home() / "weights" / f"{state.sha256}.pt"
-    if not place.is_file():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        opened = os.open(scratch / STATE, os.O_RDONLY | os.O_NOFOLLOW)
-        fresh = place.with_suffix(f".{os.getpid()}")
-        with os.fdopen(opened, "rb") as source, fresh.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 24)
-        fresh.rename(place)
-    kept = state.model_copy(update={"origin": str(place)})
-    _unchanged(kept)
-    return task.model_copy(update={"state": kept})
-
-
-def lay_out(project: Project, source: str) -> Place:
-    """Write the project, with the text of the file itself, into a fresh folder of this process.
-
-    Raises:
-        RefusedError: A file that is not carried is not there, or is another by now.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="kernelwright-project-")).resolve()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for item in project.files:
-        place = _inside(folder, item.path)
-        if item.content is not None:
-            place.write_bytes(content_of(item))
-        else:
-            place.symlink_to(_unchanged(item))
-    file = _inside(folder, project.file)
-    file.write_text(source, encoding="utf-8")
-    roots = tuple((folder / root).resolve() for root in project.roots)
-    return Place(
-        module=project.module,
-        file=file,
-        roots=roots,
-        names=project.names,
-        visible=(folder,),
-        folder=folder,
-    )
-
-
-def content_of(item: ProjectFile) -> bytes:
-    """What the file held when it was read; RefusedError where that cannot be had any more."""
-    if item.content is not None:
-        return base64.b64decode(item.content)
-    return _unchanged(item).read_bytes()
-
-
-def _inside(folder: Path, name: str) -> Path:
-    place = (folder / name).resolve()
-    if not place.is_relative_to(folder):
-        raise refuse(f"The task names the file {name!r} outside of its project.")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    return place
-
-
-def _unchanged(item: ProjectFile) -> Path:
-    place = Path(item.origin)
-    try:
-        with place.open("rb") as opened:
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError:
-        raise refuse(f"The task needs {item.path}, which is not on this machine.", "", 3) from None
-    if found != item.sha256:
-        raise refuse(f"{item.path} was changed since the task was read; read the file again.")
-    return place
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

@@ -30,7 +30,7 @@ from kernelwright.tools.tasks.modules import argument_names, build_module
 from kernelwright.tools.tasks.packing import flattened
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from kernelwright.tools.tasks.refusals import message
-from kernelwright.tools.tasks.saved import saved_batch, saved_state
+from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
     Entry,
     choose_entry,

@@ -27,8 +27,9 @@ import numpy
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.project import Place, kept, lay_out, locate
+from kernelwright.tools.tasks.project import Place, locate
 from kernelwright.tools.tasks.refusals import message, of_python, user_code, why_unusable
+from kernelwright.tools.tasks.sources.carried import kept, lay_out
 from kernelwright.tools.types import Project, RefusedError, refuse
 
 

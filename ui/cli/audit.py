@@ -27,9 +27,8 @@ from kernelwright.tools.types.outline import ModelRegions
 from kernelwright.tools.types.run import InputSummary, TaskSummary
 from kernelwright.ui.cli.judge import judge, traced
 from kernelwright.ui.complaints import existing_target
-from kernelwright.ui.terminal.cards import input_words
+from kernelwright.ui.terminal.cards import input_words, regions_table
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, write_json
-from kernelwright.ui.terminal.regions import regions_table
 
 if TYPE_CHECKING:
     from kernelwright.tools.evaluate.messages import DispatchSeen

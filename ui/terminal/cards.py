@@ -25,19 +25,21 @@ from kernelwright.graphs.run_view.figures import (
     figure_of,
     interval_words,
     legend,
+    region_words,
     settings_words,
 )
-from kernelwright.graphs.run_view.regions import region_words
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.evaluate.findings import timed, verified
 from kernelwright.tools.profile import casts_doubt
 from kernelwright.tools.types import Comparison, LedgerEntry, Rank, Task
+from kernelwright.tools.types.outline import ModelRegions
 from kernelwright.tools.types.run import BestSummary, Summary
 from kernelwright.ui.terminal.output import by_role, record_words, spending
-from kernelwright.ui.terminal.regions import LEAST_SHARE
 
 LEADERS = 10
+# Regions of a smaller share of the whole are counted, not shown.
+LEAST_SHARE = 0.01
 
 
 def show(story: Story, console: Console, *, ids: bool = False) -> None:
@@ -297,3 +299,34 @@ def _grid() -> Table:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     return grid
+
+
+def regions_table(found: ModelRegions) -> Table:
+    """Classes of equal regions by their time, then what stays PyTorch's and why."""
+    table = Table(title="where the time goes", title_justify="left", box=None, padding=(0, 2))
+    for name in ("region", "stands", "share", "PyTorch", "operators"):
+        right = name in ("share", "PyTorch")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "operators")
+    small = [item for item in found.classes if item.share < LEAST_SHARE]
+    for item in sorted(found.classes, key=lambda one: -one.time_ms):
+        if item not in small:
+            took = milliseconds(item.time_ms)
+            count = times_words(len(item.regions))
+            table.add_row(item.name, count, f"{item.share:.0%}", took, Text(item.words))
+    for kind in found.left:
+        if kind.share >= LEAST_SHARE:
+            took, words = milliseconds(kind.time_ms), f"{kind.words}: {kind.why}"
+            count = times_words(kind.calls)
+            table.add_row("-", count, f"{kind.share:.0%}", took, Text(words, "dim"))
+    if small:
+        words, share = (
+            f"{len(small)} more, each below {LEAST_SHARE:.0%}",
+            sum(s.share for s in small),
+        )
+        table.add_row("", "", f"{share:.0%}", "", Text(words, "dim"))
+    return table
+
+
+def times_words(count: int) -> str:
+    """`23 times`, `once`."""
+    return "once" if count == 1 else f"{count} times"

@@ -49,8 +49,7 @@ from kernelwright.graphs.run_view.events import (
     seconds,
     tokens,
 )
-from kernelwright.graphs.run_view.figures import in_words
-from kernelwright.graphs.run_view.regions import region_words, regions_words
+from kernelwright.graphs.run_view.figures import in_words, region_words, regions_words
 from kernelwright.tools.types import Verdict
 from kernelwright.ui.terminal.output import asked_words, called_words, evolved_words
 

@@ -38,8 +38,13 @@ from kernelwright.graphs.run_view.events import (
     ratio,
     seconds,
 )
-from kernelwright.graphs.run_view.figures import LABEL_OF, compared_words, settings_words
-from kernelwright.graphs.run_view.regions import region_words, regions_words
+from kernelwright.graphs.run_view.figures import (
+    LABEL_OF,
+    compared_words,
+    region_words,
+    regions_words,
+    settings_words,
+)
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.profile import by_importance
 from kernelwright.tools.types import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict

@@ -2,7 +2,7 @@
 
 from kernelwright.graphs.run_view import folded
 from kernelwright.graphs.run_view.events import RegionSearched, RegionsFound
-from kernelwright.graphs.run_view.regions import region_words
+from kernelwright.graphs.run_view.figures import region_words
 from kernelwright.tools.types.outline import RegionShown
 
 ONE = RegionShown(name="R1", words="add, layer_norm", places=23, share=0.2, before_ms=4.0)

@@ -34,7 +34,7 @@ from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.languages import CompileFailure
 from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.profile.ncu_report import too_slow
-from kernelwright.tools.tasks.project import elsewhere
+from kernelwright.tools.tasks.sources.carried import elsewhere
 from kernelwright.tools.types import Candidate, Missing, Profile, Task
 
 ANEW = "search again on the device itself"

@@ -31,7 +31,7 @@ from kernelwright.tools.profile.ncu_report import (
     too_slow,
     unreadable,
 )
-from kernelwright.tools.tasks.project import elsewhere
+from kernelwright.tools.tasks.sources.carried import elsewhere
 from kernelwright.tools.types import KernelCounters, Missing, RuleResult, Value
 
 VARIABLE = "KERNELWRIGHT_NCU"

@@ -30,7 +30,7 @@ from kernelwright.graphs.run_view.events import (
     ToolCalled,
     floor_words,
 )
-from kernelwright.graphs.run_view.regions import region_words, regions_words
+from kernelwright.graphs.run_view.figures import region_words, regions_words
 from kernelwright.ui.chat.messages import roles
 from kernelwright.ui.chat.messages.lines import Line
 from kernelwright.ui.chat.messages.roles import candidate

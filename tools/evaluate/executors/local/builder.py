@@ -41,8 +41,9 @@ from kernelwright.tools.evaluate.messages import (
 )
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess, refusal_of
-from kernelwright.tools.tasks.project import beside, with_state_kept
+from kernelwright.tools.tasks.project import beside
 from kernelwright.tools.tasks.sources import Found, find
+from kernelwright.tools.tasks.sources.carried import with_state_kept
 from kernelwright.tools.types import Doubt, Refusal, RefusedError, Task, TensorSpec, TracePolicy
 from kernelwright.tools.types.graph import reads
 from kernelwright.tools.types.value import Value
@@ -310,33 +311,27 @@ class Reading:
 
     async def dispatch(self, task: Task) -> DispatchSeen:
         """What PyTorch really runs for a task; in a worker whose end takes the profiler along."""
-        shop = self._shop
-        request = DispatchRequest(
-            task=task,
-            hardware=await shop.hardware(),
-            rules=shop.rules,
-            seed=shop.fresh_seed(task, "dispatch"),
-        )
-        async with shop.lease, shop.keeper.short_lived("dispatch") as worker:
-            reply = await worker.ask(request, shop.rules.reference_s)
+        reply = await self._looked_at(task, "dispatch", DispatchRequest)
         if isinstance(reply, Ended):
             return DispatchSeen(failure=refusal_of(reply, f"profiling {task.name}").sentence)
         return expect(reply, DispatchSeen)
 
     async def outline(self, task: Task) -> OutlineSeen:
         """Where the time of PyTorch's own forward goes, operator by operator."""
-        shop = self._shop
-        request = OutlineRequest(
-            task=task,
-            hardware=await shop.hardware(),
-            rules=shop.rules,
-            seed=shop.fresh_seed(task, "outline"),
-        )
-        async with shop.lease, shop.keeper.short_lived("outline") as worker:
-            reply = await worker.ask(request, shop.rules.reference_s)
+        reply = await self._looked_at(task, "outline", OutlineRequest)
         if isinstance(reply, Ended):
             return OutlineSeen(failure=refusal_of(reply, f"running {task.name}").sentence)
         return expect(reply, OutlineSeen)
+
+    async def _looked_at(
+        self, task: Task, what: str, kind: type[DispatchRequest] | type[OutlineRequest]
+    ) -> Reply | Ended:
+        """What a worker of its own saw of PyTorch's forward."""
+        shop = self._shop
+        seed, hardware = shop.fresh_seed(task, what), await shop.hardware()
+        request = kind(task=task, hardware=hardware, rules=shop.rules, seed=seed)
+        async with shop.lease, shop.keeper.short_lived(what) as worker:
+            return await worker.ask(request, shop.rules.reference_s)
 
     async def _read(self, file: Found) -> Task | Refusal:
         shop, source, path, policy = self._shop, file.source, file.path, file.policy

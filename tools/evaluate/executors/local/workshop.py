@@ -38,7 +38,7 @@ from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import Patience, WorkerBrokenError, WorkerProcess
 from kernelwright.tools.hardware import NEAR, cached_ceilings, floor_ms, keep_ceilings
-from kernelwright.tools.tasks.project import elsewhere
+from kernelwright.tools.tasks.sources.carried import elsewhere
 from kernelwright.tools.types import Isolation, Phase, Task, TracePolicy
 from kernelwright.tools.types.measurement import together
 

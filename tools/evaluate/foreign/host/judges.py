@@ -29,7 +29,7 @@ from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
 from kernelwright.tools.evaluate.wire import frame, receive
-from kernelwright.tools.tasks.project import elsewhere
+from kernelwright.tools.tasks.sources.carried import elsewhere
 from kernelwright.tools.types import (
     EnvironmentLacksError,
     Evaluation,

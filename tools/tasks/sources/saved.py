@@ -17,7 +17,12 @@ from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kernelwright.tools.tasks.packing import call_packing
-from kernelwright.tools.tasks.project import STATE, bytes_as_they_are, content_of, file_as_it_is
+from kernelwright.tools.tasks.sources.carried import (
+    STATE,
+    bytes_as_they_are,
+    content_of,
+    file_as_it_is,
+)
 from kernelwright.tools.tasks.sources.find import is_saved
 from kernelwright.tools.types import ProjectFile, refuse
 from kernelwright.tools.types.packing import CallPacking
