@@ -28,7 +28,6 @@ from kernelwright.agents.assistant.types import (
     CancelTask,
     ChangeTask,
     ChatReply,
-    Code,
     Command,
     CommandResult,
     ContinueSearch,
@@ -37,18 +36,16 @@ from kernelwright.agents.assistant.types import (
     LoadTask,
     MeasureAgain,
     PauseSearch,
-    Piece,
     ReopenRun,
     SetBudget,
     StartSearch,
     Steer,
     StopSearch,
-    Table,
     Turn,
     Unclear,
     Understanding,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Piece, Table, Words
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.llm.json_text import whole

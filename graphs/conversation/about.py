@@ -9,20 +9,17 @@ from kernelwright.agents.assistant.types import (
     AskAbout,
     AuditTask,
     ChatReply,
-    Code,
     Command,
     ContinueSearch,
     ExplainCandidate,
     ExportResult,
     Offer,
-    Piece,
     ShowLedger,
     ShowProfile,
     ShowProgress,
-    Table,
     Topic,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Piece, Table, Words
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.graphs.conversation.answers import fitting, label_of
 from kernelwright.graphs.conversation.background.store import STEERING

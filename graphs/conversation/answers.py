@@ -16,7 +16,6 @@ from kernelwright.agents.assistant.types import (
     CancelTask,
     ChangeTask,
     ChatReply,
-    Code,
     Command,
     CompareCandidates,
     ContinueSearch,
@@ -30,8 +29,6 @@ from kernelwright.agents.assistant.types import (
     MeasureAgain,
     Offer,
     PauseSearch,
-    Picture,
-    Piece,
     PrepareBundle,
     RenameRun,
     ReopenRun,
@@ -44,11 +41,10 @@ from kernelwright.agents.assistant.types import (
     StartSearch,
     Steer,
     StopSearch,
-    Table,
     Topic,
     Unclear,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Picture, Piece, Table, Words
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.explaining import bounded, candidate_of, label, picture
 from kernelwright.graphs.conversation.steering import AFTER, CONTINUE, NO_RUN, PAUSE, STOP

@@ -8,19 +8,15 @@ import re
 
 from kernelwright.agents.assistant.types import (
     ChatReply,
-    Code,
     CompareCandidates,
     ExplainCandidate,
     ExplainRound,
     ExportResult,
     Offer,
-    Picture,
-    Piece,
     ShowCode,
     ShowProfile,
-    Table,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Picture, Piece, Table, Words
 from kernelwright.agents.shared.noise import Noise, overlap, timing_of
 from kernelwright.graphs.run_view import RunView
 from kernelwright.graphs.run_view.events import (

@@ -12,17 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kernelwright.agents.assistant.types import (
-    CancelTask,
-    ChangeTask,
-    ChatReply,
-    Code,
-    LoadTask,
-    Offer,
-    Piece,
-    Table,
-    Words,
-)
+from kernelwright.agents.assistant.types import CancelTask, ChangeTask, ChatReply, LoadTask, Offer
+from kernelwright.agents.assistant.types.pieces import Code, Piece, Table, Words
 from kernelwright.graphs.conversation.answers import other_device
 from kernelwright.graphs.conversation.background.store import ConversationState, file_name
 from kernelwright.graphs.conversation.background.task_card import (

@@ -15,19 +15,16 @@ from pathlib import Path
 from kernelwright.agents.assistant.types import (
     CancelTask,
     ChatReply,
-    Code,
     ContinueSearch,
     DeleteRun,
-    Download,
     ExportResult,
     Offer,
     PrepareBundle,
     RenameRun,
     ReopenRun,
     ShowProgress,
-    Table,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Download, Table, Words
 from kernelwright.graphs.conversation.about import usage
 from kernelwright.graphs.conversation.background.store import TITLE, ConversationState, keep_title
 from kernelwright.graphs.conversation.context import ConversationContext

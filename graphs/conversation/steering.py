@@ -19,8 +19,8 @@ from kernelwright.agents.assistant.types import (
     ShowProgress,
     StartSearch,
     StopSearch,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Words
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.graphs.conversation.background.search_manager import SearchSession
 from kernelwright.graphs.conversation.background.store import ConversationState

@@ -19,9 +19,8 @@ from kernelwright.agents.assistant.types import (
     Offer,
     SetBudget,
     Steer,
-    Table,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Table, Words
 from kernelwright.agents.shared.facts import Steering, speaks_of
 from kernelwright.graphs.conversation.background.store import kept_steering
 from kernelwright.graphs.conversation.budgets import (

@@ -7,11 +7,11 @@ A reply is made of pieces (words, code, tables, pictures, downloads) and offers,
 buttons; how they look is the UI's business.
 """
 
-from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, TypeAdapter
 
+from kernelwright.agents.assistant.types.pieces import Piece, Words
 from kernelwright.tools.types import Value
 
 
@@ -328,51 +328,6 @@ Command = Annotated[
 
 Unclear.model_rebuild()
 COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
-
-
-class Words(Value):
-    """A paragraph or a list, as Markdown."""
-
-    kind: Literal["words"] = "words"
-    text: str
-
-
-class Code(Value):
-    """Source, a difference (`language="diff"`) or a message, with highlighting."""
-
-    kind: Literal["code"] = "code"
-    title: str
-    text: str
-    language: str = "text"
-
-
-class Table(Value):
-    """Rows under columns; every cell is plain text."""
-
-    kind: Literal["table"] = "table"
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-class Picture(Value):
-    """A drawing of a run: how the search went, or where candidates stand under the roofline."""
-
-    kind: Literal["picture"] = "picture"
-    what: Literal["trajectory", "roofline"]
-    run: str
-
-
-class Download(Value):
-    """A file to take home."""
-
-    kind: Literal["download"] = "download"
-    path: Path
-    name: str
-    mime: str = "application/octet-stream"
-
-
-Piece = Annotated[Words | Code | Table | Picture | Download, Field(discriminator="kind")]
 
 
 class Offer(Value):

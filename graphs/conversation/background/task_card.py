@@ -7,9 +7,8 @@ from kernelwright.agents.assistant.types import (
     ChatReply,
     Offer,
     StartSearch,
-    Table,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Table, Words
 from kernelwright.graphs.run_view.events import (
     amount,
     count,

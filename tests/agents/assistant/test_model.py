@@ -25,7 +25,6 @@ from kernelwright.agents.assistant.types import (
     AskAbout,
     Attachment,
     ChatReply,
-    Code,
     CommandResult,
     CompareCandidates,
     ExplainCandidate,
@@ -38,11 +37,10 @@ from kernelwright.agents.assistant.types import (
     ShowProgress,
     StartSearch,
     Steer,
-    Table,
     Turn,
     Unclear,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Table, Words
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.llm.wrappers import endpoint_client
 from kernelwright.profiles.load import ModelProfile

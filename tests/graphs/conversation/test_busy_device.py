@@ -13,8 +13,8 @@ from kernelwright.agents.assistant.types import (
     LoadTask,
     SetBudget,
     StartSearch,
-    Table,
 )
+from kernelwright.agents.assistant.types.pieces import Table
 from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities

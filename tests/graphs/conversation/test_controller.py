@@ -14,11 +14,9 @@ from kernelwright.agents.assistant.types import (
     CancelTask,
     ChangeTask,
     ChatReply,
-    Code,
     Command,
     CompareCandidates,
     ContinueSearch,
-    Download,
     ExplainCandidate,
     ExplainRound,
     ExportResult,
@@ -35,9 +33,9 @@ from kernelwright.agents.assistant.types import (
     StartSearch,
     Steer,
     StopSearch,
-    Table,
     Unclear,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Download, Table
 from kernelwright.graphs.conversation import ChatController, Finding, SearchManager, Settings
 from kernelwright.tools.types import Refusal
 

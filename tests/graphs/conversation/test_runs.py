@@ -11,8 +11,8 @@ from kernelwright.agents.assistant.types import (
     ListRuns,
     RenameRun,
     ReopenRun,
-    Table,
 )
+from kernelwright.agents.assistant.types.pieces import Table
 from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
 from kernelwright.graphs.conversation.loading import resized
 

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kernelwright.agents.assistant.types import ChatReply, PauseSearch, ShowSteering, Steer, Table
+from kernelwright.agents.assistant.types import ChatReply, PauseSearch, ShowSteering, Steer
+from kernelwright.agents.assistant.types.pieces import Table
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.graphs.conversation import ChatController, SearchManager
 from kernelwright.graphs.conversation.background.store import kept_steering

@@ -10,7 +10,8 @@ import pytest
 
 from kernelwright.agents.assistant.model import assistant_for
 from kernelwright.agents.assistant.rules import RulesAssistant
-from kernelwright.agents.assistant.types import Attachment, ChatReply, Download
+from kernelwright.agents.assistant.types import Attachment, ChatReply
+from kernelwright.agents.assistant.types.pieces import Download
 from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.conversation.background.search_manager import SearchManager
 from kernelwright.graphs.conversation.context import Settings

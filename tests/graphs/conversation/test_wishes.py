@@ -17,8 +17,8 @@ from kernelwright.agents.assistant.types import (
     StartSearch,
     Steer,
     StopSearch,
-    Table,
 )
+from kernelwright.agents.assistant.types.pieces import Table
 from kernelwright.graphs.conversation import ChatController, SearchManager
 from kernelwright.graphs.conversation.background.store import kept_steering
 from kernelwright.graphs.conversation.graph import Conversation, MessageContext

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from rich.console import Console
 
-from kernelwright.agents.assistant.types import Table
+from kernelwright.agents.assistant.types.pieces import Table
 from kernelwright.graphs.conversation import Told
 from kernelwright.graphs.conversation.answers import best_words, leaders_of
 from kernelwright.graphs.run_view import RunView, fold, folded

@@ -11,17 +11,12 @@ from chainlit.step import StepDict
 
 from kernelwright.agents.assistant.types import (
     ChatReply,
-    Code,
     ContinueSearch,
-    Download,
     Offer,
     PauseSearch,
-    Picture,
-    Piece,
     StopSearch,
-    Table,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Download, Picture, Piece, Table, Words
 from kernelwright.graphs.run_view.events import Speech
 from kernelwright.ui.chat.messages.elements import action_of, beside_of, step_of, title
 from kernelwright.ui.chat.messages.lines import Button, Line, stamp

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chainlit.element import Element
 
-from kernelwright.agents.assistant.types import Picture
+from kernelwright.agents.assistant.types.pieces import Picture
 from kernelwright.graphs.run_view import RunView
 from kernelwright.graphs.run_view.charts import (
     Axis,

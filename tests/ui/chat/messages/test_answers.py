@@ -5,16 +5,12 @@ import pytest
 from kernelwright.agents.assistant.types import (
     CancelTask,
     ChatReply,
-    Code,
-    Download,
     Offer,
     PauseSearch,
-    Picture,
     StartSearch,
     Steer,
-    Table,
-    Words,
 )
+from kernelwright.agents.assistant.types.pieces import Code, Download, Picture, Table, Words
 from kernelwright.ui.chat.messages.answers import (
     actions_of,
     kept_offers,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import plotly.io
 import pytest
 
-from kernelwright.agents.assistant.types import Picture
+from kernelwright.agents.assistant.types.pieces import Picture
 from kernelwright.graphs.run_view import RunView, folded
 from kernelwright.ui.chat.messages.plots import picture, roofline, trajectory
 

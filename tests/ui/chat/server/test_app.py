@@ -10,7 +10,6 @@ from chainlit.element import File
 from kernelwright.agents.assistant.types import (
     AskForHelp,
     ChatReply,
-    Code,
     ExportResult,
     Offer,
     PauseSearch,
@@ -19,6 +18,7 @@ from kernelwright.agents.assistant.types import (
     StartSearch,
     StopSearch,
 )
+from kernelwright.agents.assistant.types.pieces import Code
 from kernelwright.graphs.conversation.background.store import folder_of
 from kernelwright.graphs.run_view.events import EVENT
 from kernelwright.tools.archive import Archive
