@@ -177,6 +177,9 @@ async def change(context: ConversationContext, command: ChangeTask) -> ChatReply
         update={
             "inputs": _inputs(context, command),
             "entry": command.entry or context.now.policy.entry,
+            "evaluation": command.evaluation
+            if command.evaluation is not None
+            else context.now.policy.evaluation,
             "allow": tuple(_ALLOWED[word] for word in precisions if word in _ALLOWED),
         }
     )

@@ -189,6 +189,8 @@ def proposals(file: Path, policy: TracePolicy, refusal: Refusal) -> tuple[Offer,
     """Offers that answer a refusal; none where it is about something else."""
     if refusal.choices:
         return tuple(_choice(name) for name in refusal.choices[:MOST])
+    if refusal.draws_in_training:
+        return (Offer(label="Optimise it in evaluation mode", wish=ChangeTask(evaluation=True)),)
     found = find(file, policy)
     if isinstance(found, Refusal):
         return ()

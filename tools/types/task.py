@@ -152,11 +152,13 @@ class Refusal(Value):
     """Why a file cannot be a task: one clear sentence for the person, and detail for the curious.
 
     `exit_status` is 2 when the input is unusable and 3 when the environment lacks something.
-    `choices` are entries of which one would have to be named.
+    `choices` are entries of which one would have to be named; `draws_in_training` of a module that
+    draws at random in the mode it was left in, and may not once it is put into evaluation mode.
     """
 
     sentence: str
     choices: tuple[str, ...] = ()
+    draws_in_training: bool = False
     detail: str = ""
     exit_status: Literal[2, 3] = 2
 

@@ -195,6 +195,7 @@ def check(
         str | None, typer.Option(help="Which record of a file: its line, or level/task.")
     ] = None,
     load_seconds: LoadSeconds = 60.0,
+    evaluation: Evaluation = False,
     json: Json = None,
 ) -> None:
     """Verify and time one candidate against a task."""
@@ -212,6 +213,7 @@ def check(
         record,
         load_seconds=load_seconds,
         makes=build is not None,
+        eval_mode=evaluation,
     )
 
 

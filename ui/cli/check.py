@@ -114,6 +114,7 @@ def check(
     *,
     load_seconds: float = 60.0,
     makes: bool = False,
+    eval_mode: bool = False,
 ) -> None:
     """Judge a candidate, ours or foreign, as finalists of a search are judged."""
     check_json(json)
@@ -128,6 +129,7 @@ def check(
             record,
             load_seconds=load_seconds,
             makes=makes,
+            eval_mode=eval_mode,
         )
     )
     result = result_of(evaluation, baselines)
@@ -162,12 +164,14 @@ async def judged(
     quiet: bool = False,
     load_seconds: float = 60.0,
     makes: bool = False,
+    eval_mode: bool = False,
 ) -> tuple[Evaluation, Baselines]:
     """What the judge finds; Complaint where candidate or file cannot be used."""
     file = existing_target(file)
     policy = TracePolicy(
         entry=entry,
         makes=makes,
+        evaluation=eval_mode,
         inputs=inputs,
         allow=allowed_precisions(allow),
         load_seconds=load_seconds,

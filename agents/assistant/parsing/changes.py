@@ -1,9 +1,9 @@
 """Understands changes of the loaded task: shapes, element types, precision, entry point, device.
 
 `(4096, 1024) fp16` and `64 x 128 bf16` are inputs; `allow tf32` is a precision that results may
-have. Sizes of one dimension alone (`with 4096 columns`, `batch size 64`, `8k rows`) become
-`columns=4096` or `rows=64`: the last or the first dimension of the inputs. Not covered: dimensions
-between them, such as channels.
+have; `in eval mode` is a mode of the module. Sizes of one dimension alone (`with 4096 columns`,
+`batch size 64`, `8k rows`) become `columns=4096` or `rows=64`: the last or the first dimension of
+the inputs. Not covered: dimensions between them, such as channels.
 """
 
 import re
@@ -142,6 +142,7 @@ _ALLOWED = re.compile(
     r"precision|let|to|want|need|set|change|switch|make|try|at|enable|good|enough|run|"
     r"dtype|type|go)\b"
 )
+_MODE = re.compile(r"\b(?P<mode>eval(?:uation)?|train(?:ing)?)[ -]?mod(?:e|us)\b")
 _ENTRY = re.compile(
     r"\b(?:use|take|optimi[sz]e|entry(?: point)?(?: is|:|=)?|pick|choose|i mean(?:t)?|"
     r"with|called|try|do)(?: the)? (?:(?:class|function|module|entry|"
@@ -171,6 +172,8 @@ def change_in(words: str, said: str, turn: Turn) -> Command | None:
         return ChangeTask(precisions=precisions, gpu=gpu)
     if is_only_device(words):
         return ChangeTask(gpu=gpu)
+    if (mode := _MODE.search(words)) and not _AGAINST.search(words):
+        return ChangeTask(evaluation=mode["mode"].startswith("eval"))
     entry = _entry(said)
     return ChangeTask(entry=entry) if entry else None
 

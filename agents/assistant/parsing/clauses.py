@@ -233,6 +233,7 @@ def _as_one(last: Command | None, command: Command) -> Command | None:
             entry=command.entry or last.entry,
             precisions=(*last.precisions, *command.precisions),
             gpu=command.gpu or last.gpu,
+            evaluation=last.evaluation if command.evaluation is None else command.evaluation,
         )
     return None
 

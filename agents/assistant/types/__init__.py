@@ -55,8 +55,9 @@ class ChangeTask(Value):
 
     Inputs are written `64x128:float32`, one for each input; without a type (`64x128`) it stays as
     it is. Sizes change one dimension alone: `columns=4096` the last one, `rows=8192` the first.
-    Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. What is left
-    empty stays as it is.
+    Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. `evaluation` is true for
+    evaluation mode, where dropout draws nothing, and false for the mode that the file leaves the
+    module in. What is left empty stays as it is.
     """
 
     kind: Literal["change_task"] = "change_task"
@@ -65,6 +66,7 @@ class ChangeTask(Value):
     entry: str = ""
     precisions: tuple[str, ...] = ()
     gpu: str = ""
+    evaluation: bool | None = None
 
 
 class AuditTask(Value):

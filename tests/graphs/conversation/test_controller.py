@@ -37,7 +37,7 @@ from kernelwright.agents.assistant.types import (
 )
 from kernelwright.agents.assistant.types.pieces import Code, Download, Table
 from kernelwright.graphs.conversation import ChatController, Finding, SearchManager, Settings
-from kernelwright.tools.types import Refusal
+from kernelwright.tools.types import Refusal, TracePolicy
 
 Begin = Callable[..., Awaitable[None]]
 Held = Callable[..., Awaitable[tuple[SearchManager, ChatController, threading.Event]]]
@@ -290,6 +290,28 @@ async def test_a_refusal_keeps_the_file_for_another_try(
     assert ChangeTask(entry="soft") in [offer.wish for offer in reply.offers]
     monkeypatch.undo()
     assert (await controller.do(ChangeTask(entry="soft"))).question
+
+
+async def test_what_draws_at_random_in_training_is_offered_in_evaluation_mode(
+    controller: ChatController, search_manager: SearchManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = search_manager.judges._make("cpu", search_manager.home, asyncio.Lock())
+    trace = type(executor).trace
+
+    async def draws(self: object, path: Path, policy: TracePolicy) -> object:
+        refused = Refusal(sentence="It draws random numbers.", draws_in_training=True)
+        return await trace(self, path, policy) if policy.evaluation else refused
+
+    monkeypatch.setattr(type(executor), "trace", draws)
+    reply = await controller.do(LoadTask(source="import torch\n", name="net.py"))
+    assert reply.question
+    button = reply.offers[0]
+    assert button.wish == ChangeTask(evaluation=True)
+    assert (await controller.do(button.wish)).question
+    again = await controller.do(ChangeTask(precisions=("tf32",)))
+    assert "draws random" not in again.text
+    back = await controller.do(ChangeTask(evaluation=False))
+    assert "draws random" in back.text
 
 
 async def test_going_on_with_nothing_is_answered(controller: ChatController) -> None:

@@ -316,6 +316,7 @@ class ForeignLadder:
             entry=foreign.entry,
             arguments=arguments,
             seed=self._request.seed,
+            evaluation=task.evaluation,
         )
 
     def _draws(self) -> list[Draw]:

@@ -143,7 +143,8 @@ class Make(Value):
     """Build the foreign module: run the file, construct the entry under the seed.
 
     `arguments` is JSON of the reference's constructor arguments; None when they cannot be said
-    in JSON, and the file's own `get_init_inputs` has to do.
+    in JSON, and the file's own `get_init_inputs` has to do. With `evaluation` it is put into
+    evaluation mode, as its reference was.
     """
 
     kind: Literal["make"] = "make"
@@ -151,6 +152,7 @@ class Make(Value):
     entry: str
     arguments: str | None
     seed: int
+    evaluation: bool = False
 
 
 class MakeReference(Value):

@@ -77,3 +77,25 @@ class ModelNew(torch.nn.Module):
         assert isinstance(steps.take(order), Done)
         seen.append(bool(raw))
     assert seen == [False, True, False]
+
+
+@pytest.mark.parametrize("evaluation", [False, True])
+def test_a_guest_is_in_the_mode_of_its_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self):
+        return torch.full((), self.training, dtype=torch.uint8)
+"""
+    raw = torch.full((1,), 7, dtype=torch.uint8)
+    steps = Steps(raw, "cpu")
+    order = Make(source=source, entry="ModelNew", arguments="[]", seed=0, evaluation=evaluation)
+    assert isinstance(steps.take(order), Done)
+    place = TensorPlace(offset=0, shape=(), strides=(), dtype="uint8")
+    steps.take(Arrange(arguments=((),), outputs=((place,),)))
+    assert isinstance(steps.take(Go(calls=(Call(arguments=0, outputs=0),))), Done)
+    assert bool(raw) is not evaluation

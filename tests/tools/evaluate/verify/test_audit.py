@@ -161,7 +161,8 @@ async def test_randomness_is_refused_with_the_operator_that_draws(executor, writ
     refusal = await executor.trace(write(text), TracePolicy())
     assert isinstance(refusal, Refusal)
     assert "draws random numbers in native_dropout" in refusal.sentence
-    assert "call .eval() in the constructor" in refusal.sentence
+    assert "--eval puts it into evaluation mode" in refusal.sentence
+    assert refusal.draws_in_training
 
 
 def test_what_pytorch_runs_is_listed_with_times():

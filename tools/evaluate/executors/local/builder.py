@@ -390,8 +390,9 @@ def _draws_random(task: Task) -> Refusal:
     reasons = {badge.name: badge.reason for badge in task.badges}
     where = reasons.get(Doubt.DRAWS_RANDOM, "its forward draws random numbers")
     also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""
+    way = "; --eval puts it into evaluation mode, where dropout draws nothing"
     return Refusal(
         sentence=f"{task.name} cannot be compared: {where}, in an order that no other "
-        f"implementation could keep; optimise it in evaluation mode (--eval), or call .eval() in "
-        f"the constructor{also}.",
+        f"implementation could keep{way if task.training else ''}{also}.",
+        draws_in_training=task.training,
     )

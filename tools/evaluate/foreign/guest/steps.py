@@ -168,6 +168,7 @@ class Steps:
             given = json.loads(order.arguments) if order.arguments is not None else own()
             seed_everything(order.seed)
             module = _constructed(entry, given)
+            module = module.eval() if order.evaluation else module
             self._module = adopt_plain_tensors(module).to(self._device).requires_grad_(False)
         except Exception as error:
             return Failed(how="construct", words=_words(error))
