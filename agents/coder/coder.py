@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
-from kernelwright.agents.shared.candidate_priority import is_refused
+from kernelwright.agents.shared.candidate_priority import Suspect, is_refused, suspect
 from kernelwright.agents.shared.facts import Steering, agreement, choices
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.candidates import ContractError, valid_settings
@@ -45,7 +45,7 @@ class CoderRequest(Value):
     `written` are the candidates there are already, so that none is written twice. `parents` are
     the standings worth starting from, the best first; `attempt` counts repairs of this idea in
     this round; `strategy` is the evolving section of a model's prompt; `moves` says in words
-    which moves between behaviours paid; `doubts` names the forms of the task of which results were
+    which moves between behaviours paid; `doubts` are forms of the task of which results were
     refused and none was right. From `judged` a fast and a slow one are shown side by side.
     """
 
@@ -63,7 +63,7 @@ class CoderRequest(Value):
     strategy: StrategyVersion | None = None
     moves: tuple[str, ...] = ()
     judged: tuple[Standing, ...] = ()
-    doubts: tuple[str, ...] = ()
+    doubts: frozenset[Suspect] = frozenset()
 
 
 class Failure(Value):
@@ -129,7 +129,7 @@ class PlaybookCoder:
             answer = self._write(request, chosen, parents=(failed.id,), note=note)
             if answer.candidates:
                 return answer
-        other = self._other(chosen, request, refused=is_refused(failure.evaluation))
+        other = self._other(failed, request, refused=is_refused(failure.evaluation))
         if other is None:
             return CoderAnswer(candidates=(), notes=(f"nothing to put {note}",))
         return self._write(request, other, parents=(failed.id,), note=note)
@@ -169,20 +169,33 @@ class PlaybookCoder:
         )
 
     def _other(
-        self, chosen: dict[str, str], request: CoderRequest, *, refused: bool
+        self, failed: Candidate, request: CoderRequest, *, refused: bool
     ) -> dict[str, str] | None:
         """The next strategy of the loop that the idea changed, or of the dominant one.
 
-        Where a result was refused it is a form that nobody wrote, if there is one: loops of the
-        same form read the same results of the library. Nothing more is written of a form in
-        doubt while another is not.
+        Where a result was refused it is the same with exact products, if factors were rounded;
+        else a form that nobody wrote, if there is one: loops of the same form read the same
+        results of the library. Nothing more is written of a form in doubt while another is not.
         """
-        written = [choices(item) for item in request.written]
-        forms = self._forms(written) if refused else iter(())
-        undoubted = {item.get(FORM) for item in written} - {*request.doubts}
-        idle = chosen.get(FORM) in request.doubts and undoubted
-        others = chain(forms, () if idle else self._strategies(chosen, request))
+        chosen, written = choices(failed), [choices(item) for item in request.written]
+        instead = chain(self._exact(chosen), self._forms(written)) if refused else iter(())
+        undoubted = {suspect(item) for item in request.written} - request.doubts
+        idle = suspect(failed) in request.doubts and undoubted
+        others = chain(instead, () if idle else self._strategies(chosen, request))
         return next((one for one in others if one not in written and one != chosen), None)
+
+    def _exact(self, chosen: dict[str, str]) -> Iterator[dict[str, str]]:
+        """The same with the fastest exact strategy where one rounds factors; none without one."""
+        options = self._repertoire.options()
+        rough = {
+            option.loop
+            for option in options
+            if option.strategy.rounds_factors and chosen.get(option.loop) == option.strategy.name
+        }
+        exact = [o for o in options if o.loop in rough and not o.strategy.rounds_factors]
+        fastest = {o.loop: o for o in sorted(exact, key=lambda o: -o.predicted_ms)}
+        if rough and rough == {*fastest}:
+            yield chosen | {loop: option.strategy.name for loop, option in fastest.items()}
 
     def _forms(self, written: list[dict[str, str]]) -> Iterator[dict[str, str]]:
         """Forms of which nothing was written, each at its fastest, as the repertoire has them."""

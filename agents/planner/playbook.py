@@ -20,8 +20,10 @@ from kernelwright.agents.shared.candidate_priority import (
     LOOP_DOUBT,
     Prospect,
     Seen,
+    Suspect,
     doubted,
     in_turn,
+    like,
     seen,
 )
 from kernelwright.agents.shared.facts import choices, speaks_of
@@ -46,7 +48,8 @@ SAME_CELL = 1.25
 class Thought(Value):
     """An idea in the making: `weight` is what orders it, `why` what moved it there.
 
-    `hopeful_ms` is its time with all that differs from the best way known at its best.
+    `hopeful_ms` is its time with all that differs from the best way known at its best; `rounded`
+    says that a product of it rounds its factors.
     """
 
     option: Option
@@ -54,6 +57,7 @@ class Thought(Value):
     expected_ms: float
     hopeful_ms: float
     weight: float
+    rounded: bool = False
     why: tuple[str, ...] = ()
     parent: str | None = None
 
@@ -61,8 +65,12 @@ class Thought(Value):
     def prospect(self) -> Prospect:
         """What it promises, weighed."""
         share = self.hopeful_ms / self.expected_ms if self.expected_ms > 0 else 1.0
-        form = self.recipe.choices.get(FORM, "")
-        return Prospect(form=form, expected_ms=self.weight, hopeful_ms=self.weight * share)
+        return Prospect(
+            form=self.recipe.choices.get(FORM, ""),
+            rounded=self.rounded,
+            expected_ms=self.weight,
+            hopeful_ms=self.weight * share,
+        )
 
 
 def weigh(thought: Thought, planner_input: PlannerInput) -> Thought | None:
@@ -106,19 +114,20 @@ def diverse(thoughts: list[Thought], wanted: int, found: tuple[Seen, ...]) -> li
         next_one = min(left, key=order)
         chosen.append(next_one)
         left.remove(next_one)
-    _keep_a_reserve(chosen, left, {item.form for item in found})
+    _keep_a_reserve(chosen, left, {like(item) for item in found})
     turn = in_turn([thought.prospect for thought in chosen], found)
     return [chosen[at] for at in turn]
 
 
-def _keep_a_reserve(chosen: list[Thought], left: list[Thought], tried: set[str]) -> None:
-    """Put a form that nobody tried in the last place, where all places went to one form.
+def _keep_a_reserve(chosen: list[Thought], left: list[Thought], tried: set[Suspect]) -> None:
+    """Put what nobody tried in the last place, where all places went to one form.
 
-    So there is something else to try in the same round when that form's result is refused.
+    So there is something else to try in the same round when that form's result is refused. Of a
+    form whose factors are all rounded, its exact products are something else.
     """
-    forms = {thought.prospect.form for thought in chosen} | tried
-    untried = next((thought for thought in left if thought.prospect.form not in forms), None)
-    if untried is not None and len(forms) == 1 and len(chosen) > 2:
+    known = {like(thought.prospect) for thought in chosen} | tried
+    untried = next((thought for thought in left if like(thought.prospect) not in known), None)
+    if untried is not None and len(known) == 1 and len(chosen) > 2:
         chosen[-1] = untried
 
 
@@ -218,6 +227,7 @@ class PlaybookPlanner:
                     expected_ms=expected_ms,
                     hopeful_ms=expected_ms - self._doubt_ms(chosen, base),
                     weight=1.0,
+                    rounded=self._is_rounded(chosen),
                     parent=planner_input.best.candidate.id if planner_input.best else None,
                 )
         yield from self._refinements(planner_input)
@@ -267,9 +277,15 @@ class PlaybookPlanner:
                 expected_ms=median_ms,
                 hopeful_ms=median_ms - self._doubt_ms(chosen, {FORM: chosen.get(FORM, "")}),
                 weight=1.0,
+                rounded=self._is_rounded(chosen),
                 why=(f"{parent.candidate.id} reached {median_ms:.3g} ms and has settings left",),
                 parent=parent.candidate.id,
             )
+
+    def _is_rounded(self, chosen: dict[str, str]) -> bool:
+        options = self._repertoire.options()
+        rough = [option for option in options if option.strategy.rounds_factors]
+        return any(chosen.get(option.loop) == option.strategy.name for option in rough)
 
     def _roofline_ms(self, chosen: dict[str, str]) -> float:
         return self._repertoire.fixed_ms + sum(
@@ -299,14 +315,23 @@ class PlaybookPlanner:
 
 
 def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Option, ...]:
-    """The options of forms that are not in doubt; all where every form is."""
+    """The options of forms that are not in doubt; all where every form is.
+
+    Where factors that are rounded are in doubt, the form's exact products are left of it.
+    """
     doubts = doubted(found)
-    left = tuple(
-        option
-        for option in options
-        if (option.strategy.name if option.loop == FORM else option.form) not in doubts
-    )
-    return left if any(option.loop == FORM for option in left) else options
+
+    def is_rounded(option: Option) -> bool:
+        rounds = option.strategy.rounds_factors
+        return rounds and Suspect(form=option.form, rounded=True) in doubts
+
+    exact = [option for option in options if not is_rounded(option)]
+    kept = {option.loop for option in exact}
+    out = {option.form for option in options if option.loop not in kept}
+    out |= {one.form for one in doubts if not one.rounded}
+    left = tuple(o for o in exact if (o.strategy.name if o.loop == FORM else o.form) not in out)
+    whole = any(o.loop == FORM for o in left) or not any(o.loop == FORM for o in options)
+    return left if left and whole else options
 
 
 def _seen(planner_input: PlannerInput) -> tuple[Seen, ...]:

@@ -9,8 +9,10 @@ them one of a form that nobody tried comes in any case, as a third of the same t
 
 What was seen corrects that. Where a form was slower than expected, its other candidates are taken
 to be slower by as much. A form whose result was refused (the library's precision in that layout, an
-algebra's rounding) is in doubt until something of it is right, and comes last. While nothing is
-right at all, forms that nobody tried come first.
+algebra's rounding) is in doubt until something of it is right, and comes last. Where our own
+products rounded their factors, only those of the form that do so as well are in doubt, and its
+exact products come next: PyTorch's own is exact there, and slower than predicted. While nothing is
+right at all, what is least like what was tried comes first.
 
 Not here: who writes the candidates, and what is repaired.
 """
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kernelwright.agents.shared.facts import choices
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.kernel_library import FORM
+from kernelwright.tools.codegen.library.kernel_library import FORM, ROUNDED_FACTORS
 from kernelwright.tools.types import Candidate, Evaluation, Value, Verdict
 
 # How much faster a part may be than predicted. Of our loops the roofline knows the bytes. Of a
@@ -36,30 +38,44 @@ _REFUSED = frozenset({
 })  # fmt: skip
 
 
-class Prospect(Value):
-    """What a candidate promises: the form it has, "" for none, and its times in milliseconds."""
+class Suspect(Value):
+    """What a refused result speaks against: a form, "" for none, with factors rounded or not."""
 
     form: str
+    rounded: bool = False
+
+
+class Prospect(Suspect):
+    """What a candidate promises: what it shares with others, and its times in milliseconds."""
+
     expected_ms: float
     hopeful_ms: float
 
 
-class Seen(Value):
+class Seen(Suspect):
     """What became of a candidate.
 
     `median_ms` is None for one that was not right, or that counts apart for its precision;
     `refused` says that its result was the reason.
     """
 
-    form: str
     expected_ms: float
     median_ms: float | None = None
     refused: bool = False
 
 
-def form_of(candidate: Candidate) -> str:
-    """The form that a candidate has; "" where its writer named none."""
-    return choices(candidate).get(FORM, "")
+def suspect(candidate: Candidate) -> Suspect:
+    """What a candidate would be refused for; no form where its writer named none."""
+    rounded = ROUNDED_FACTORS in candidate.strategies
+    return Suspect(form=choices(candidate).get(FORM, ""), rounded=rounded)
+
+
+def prospect(candidate: Candidate, expected_ms: float, hopeful_ms: float) -> Prospect:
+    """What a candidate promises."""
+    known = suspect(candidate)
+    return Prospect(
+        form=known.form, rounded=known.rounded, expected_ms=expected_ms, hopeful_ms=hopeful_ms
+    )
 
 
 def seen(standing: Standing, expected_ms: Mapping[str, float]) -> Seen:
@@ -73,8 +89,10 @@ def seen(standing: Standing, expected_ms: Mapping[str, float]) -> Seen:
     right = evaluation.verdict is Verdict.CORRECT and not evaluation.verification.apart
     median_ms = evaluation.median_ms if right else None
     expected = expected_ms.get(candidate.idea) if standing.author != "repair" else None
+    known = suspect(candidate)
     return Seen(
-        form=form_of(candidate),
+        form=known.form,
+        rounded=known.rounded,
         expected_ms=(median_ms or 0.0) if expected is None else expected,
         median_ms=median_ms,
         refused=is_refused(evaluation),
@@ -87,11 +105,16 @@ def is_refused(evaluation: Evaluation) -> bool:
     return apart or evaluation.verdict in _REFUSED
 
 
-def doubted(candidates: Iterable[Seen]) -> frozenset[str]:
-    """Forms of which a result was refused and none was right."""
+def doubted(candidates: Iterable[Seen]) -> frozenset[Suspect]:
+    """Forms, with factors rounded or not, of which a result was refused and none was right."""
     found = tuple(candidates)
-    right = {item.form for item in found if item.median_ms is not None}
-    return frozenset(item.form for item in found if item.refused) - right - {""}
+    right = {like(item) for item in found if item.median_ms is not None}
+    return frozenset(like(item) for item in found if item.refused) - right - {Suspect(form="")}
+
+
+def like(item: Suspect) -> Suspect:
+    """What it shares with others, alone."""
+    return Suspect(form=item.form, rounded=item.rounded)
 
 
 def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int]:
@@ -103,12 +126,15 @@ def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int
     """
     tried, doubts = {item.form for item in found}, doubted(found)
     nothing_right = all(item.median_ms is None for item in found)
-    slower = {form: _slower_by_ms(form, found) for form in tried}
+    known = {like(item) for item in found}
+    slower = {one: _slower_by_ms(one, found) for one in known}
 
-    def order(at: int) -> tuple[bool, bool, float]:
-        item = waiting[at]
-        late_ms = slower.get(item.form, 0.0)
-        return item.form in doubts, nothing_right and item.form in tried, item.hopeful_ms + late_ms
+    exact = {Suspect(form=one.form) for one in doubts if one.rounded} - known
+
+    def order(at: int) -> tuple[bool, bool, bool, float]:
+        item, one = waiting[at], like(waiting[at])
+        again, late_ms = nothing_right and one in known, slower.get(one, 0.0)
+        return one in doubts, one not in exact, again, item.hopeful_ms + late_ms
 
     head = [0] if waiting and not found else []
     turn = [*head, *sorted(range(len(head), len(waiting)), key=order)]
@@ -128,7 +154,7 @@ def _with_one_untried(
     return [*rest[:at], fresh, *rest[at:]]
 
 
-def _slower_by_ms(form: str, found: Sequence[Seen]) -> float:
-    """By how much the best of a form was slower than expected; 0 where it was faster."""
-    late = [i.median_ms - i.expected_ms for i in found if i.form == form and i.median_ms]
+def _slower_by_ms(one: Suspect, found: Sequence[Seen]) -> float:
+    """By how much the best of its like was slower than expected; 0 where it was faster."""
+    late = [i.median_ms - i.expected_ms for i in found if like(i) == one and i.median_ms]
     return max(0.0, min(late, default=0.0))

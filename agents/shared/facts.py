@@ -37,6 +37,7 @@ from pydantic import BeforeValidator
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive.elites import declared, outcomes
+from kernelwright.tools.codegen.library.kernel_library import ROUNDED_FACTORS
 from kernelwright.tools.profile import evidence_for, reported
 from kernelwright.tools.profile.symptoms.readings import TELLING_TIME_SHARE
 from kernelwright.tools.types import (
@@ -70,7 +71,8 @@ def attributes(
 
 def choices(candidate: Candidate) -> dict[str, str]:
     """Which strategy each loop was given, by the loop's name."""
-    return {name: value for name, value in declared(candidate).items() if name not in LABELS}
+    known = (*LABELS, ROUNDED_FACTORS.split("=")[0])
+    return {name: value for name, value in declared(candidate).items() if name not in known}
 
 
 def is_actionable(name: str) -> bool:

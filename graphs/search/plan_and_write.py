@@ -172,7 +172,7 @@ def _coder_request(
         strategy=_strategy(context, "coder"),
         moves=() if work["failed"] else _moves(context),
         judged=() if work["failed"] or "contrast" in context.profile.without else judged,
-        doubts=tuple(sorted(doubted(seen(item, {}) for item in judged))),
+        doubts=doubted(seen(item, {}) for item in judged),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, NotRequired, TypedDict
 
 from kernelwright.agents.coder.tuner import Tuning
-from kernelwright.agents.shared.candidate_priority import Prospect, Seen, form_of, in_turn, seen
+from kernelwright.agents.shared.candidate_priority import Prospect, Seen, in_turn, prospect, seen
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.candidates import implementation_key
@@ -149,7 +149,7 @@ def _prospect(candidate: Candidate, ideas: Mapping[str, Idea]) -> Prospect:
     expected_ms = (idea.predicted_ms if idea else None) or 0.0
     hopeful_ms = idea.hopeful_ms if idea else None
     least_ms = expected_ms if hopeful_ms is None else hopeful_ms
-    return Prospect(form=form_of(candidate), expected_ms=expected_ms, hopeful_ms=least_ms)
+    return prospect(candidate, expected_ms, least_ms)
 
 
 def _seen(

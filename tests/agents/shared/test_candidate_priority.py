@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from kernelwright.agents.shared.candidate_priority import Prospect, Seen, doubted, in_turn, seen
+from kernelwright.agents.shared.candidate_priority import (
+    Prospect,
+    Seen,
+    Suspect,
+    doubted,
+    in_turn,
+    seen,
+)
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Verdict
 
@@ -56,9 +63,22 @@ def test_a_refused_result_puts_its_form_behind_every_other() -> None:
 def test_a_form_of_which_something_is_right_is_not_in_doubt() -> None:
     refused = Seen(form="turned", expected_ms=4.0, refused=True)
     right = Seen(form="turned", expected_ms=4.1, median_ms=4.0)
-    assert doubted([refused]) == {"turned"}
+    assert doubted([refused]) == {Suspect(form="turned")}
     assert doubted([refused, right]) == frozenset()
     assert doubted([refused.model_copy(update={"form": ""})]) == frozenset()
+
+
+def test_factors_that_were_rounded_and_refused_leave_the_forms_exact_products_first() -> None:
+    refused = Seen(form="tiled", rounded=True, expected_ms=1.0, refused=True)
+    waiting = [
+        Prospect(form="tiled", rounded=True, expected_ms=1.1, hopeful_ms=0.9),
+        Prospect(form="written", expected_ms=5.0, hopeful_ms=4.0),
+        Prospect(form="tiled", expected_ms=3.0, hopeful_ms=3.0),
+    ]
+    assert in_turn(waiting, [refused]) == [2, 1, 0]
+    exact = Seen(form="tiled", expected_ms=3.0, median_ms=3.0)
+    assert doubted([refused, exact]) == {Suspect(form="tiled", rounded=True)}
+    assert doubted([refused.model_copy(update={"form": ""})]) == {Suspect(form="", rounded=True)}
 
 
 def test_a_kernel_that_did_not_run_lets_another_form_come_first() -> None:

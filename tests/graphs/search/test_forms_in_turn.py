@@ -12,7 +12,7 @@ from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
 from kernelwright.agents.roles import AgentSet
-from kernelwright.agents.shared.candidate_priority import form_of
+from kernelwright.agents.shared.candidate_priority import suspect
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.archive import Archive
@@ -44,10 +44,21 @@ TURNED, WRITTEN = "channels_last", "as_written"
 Tried = Callable[..., Awaitable[list[str]]]
 
 
+def name_of(candidate: Candidate) -> str:
+    """A candidate's form, and whether it rounds the factors of products."""
+    found = suspect(candidate)
+    return f"{found.form}_rounded" if found.rounded else found.form
+
+
 @pytest.fixture(scope="module")
-def repertoire() -> PlaybookRepertoire:
-    task = trace(SOURCE, "/tmp/convolved.py", TracePolicy())
-    assert isinstance(task, Task)
+def task() -> Task:
+    found = trace(SOURCE, "/tmp/convolved.py", TracePolicy())
+    assert isinstance(found, Task)
+    return found
+
+
+@pytest.fixture(scope="module")
+def repertoire(task: Task) -> PlaybookRepertoire:
     # A card on which the library convolves, in one layout or the other.
     return repertoire_for(task, hardware_profile("A100"))
 
@@ -59,18 +70,18 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
     The device's answer is a time for each form; a form without one gives wrong results.
     """
 
-    async def run(**times_ms: float) -> list[str]:
+    async def run(among: PlaybookRepertoire = repertoire, **times_ms: float) -> list[str]:
         class Device(toy.ToyExecutor):  # type: ignore[name-defined, misc]
             def cost(self, candidate: Candidate) -> float:
-                return times_ms[form_of(candidate)]
+                return times_ms[name_of(candidate)]
 
         def wrong(candidate: Candidate, effort: Effort) -> Verdict | None:
-            return None if form_of(candidate) in times_ms else Verdict.WRONG_RESULT
+            return None if name_of(candidate) in times_ms else Verdict.WRONG_RESULT
 
         device = Device(wrong=wrong, eager_ms=20.0, compile_ms=None)
         agents = AgentSet.of_search(
-            planner=PlaybookPlanner(repertoire),
-            coder=PlaybookCoder(repertoire),
+            planner=PlaybookPlanner(among),
+            coder=PlaybookCoder(among),
             profiler=PlaybookProfiler(),
             critic=PlaybookCritic(),
         )
@@ -83,7 +94,7 @@ def tried(repertoire: PlaybookRepertoire, toy: ModuleType, tmp_path: Path) -> Tr
         )  # fmt: skip
         assert isinstance(summary, Summary)
         archive = Archive.open(summary.run, tmp_path)
-        forms = {item.candidate.id: form_of(item.candidate) for item in archive.candidates()}
+        forms = {item.candidate.id: name_of(item.candidate) for item in archive.candidates()}
         archive.close()
         return [forms[id] for id, effort in device.asked if effort == "screen" and id in forms]
 
@@ -120,3 +131,14 @@ async def test_what_takes_next_to_no_time_is_not_done_in_another_way(
     recipes = [recipe for idea in ideas if (recipe := Recipe.from_idea(idea))]
     assert {recipe.changed for recipe in recipes} >= {"CL0", "CL2"}
     assert "CL1" not in {recipe.changed for recipe in recipes}
+
+
+async def test_rounded_factors_that_are_refused_send_for_the_forms_exact_products(
+    task: Task, tried: Tried
+) -> None:
+    """PyTorch's own convolution may be exact where TF32 is allowed, and no halves hold then."""
+    hopper = repertoire_for(task, hardware_profile("h200"))
+    first, second, *_ = await tried(among=hopper, convolutions=2.0, channels_last=9.0)
+    assert (first, second) == ("convolutions_rounded", "convolutions")
+    right = await tried(among=hopper, convolutions_rounded=1.0, convolutions=2.0)
+    assert right[0] == "convolutions_rounded"

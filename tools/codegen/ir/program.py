@@ -19,7 +19,9 @@ class Strategy(Value):
     `memory`, `compute` and `parallel` are short labels of what it does (for the archive and the
     critic); `bytes_read_factor` multiplies the loop's reads (2.0 when a row is read twice from
     memory), `efficiency` is the share of peak bandwidth expected before the ledger knows better.
-    `rewrite` names a rewrite to apply to the loop first ("" for none).
+    `rewrite` names a rewrite to apply to the loop first ("" for none). With `rounds_factors` the
+    factors of float32 products are rounded to fewer bits, as TF32's are: the judge accepts that
+    where PyTorch's own product is no more exact.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Strategy(Value):
     efficiency: float = 0.8
     launches: int = 1
     rewrite: str = ""
+    rounds_factors: bool = False
 
 
 class Emitted(Value):

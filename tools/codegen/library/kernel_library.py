@@ -38,6 +38,8 @@ from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
 FORM = "form"
+# What a candidate declares whose float32 products round their factors.
+ROUNDED_FACTORS = "factors=rounded"
 
 
 class Option(Value):
@@ -396,4 +398,6 @@ def _attributes(chosen: Mapping[str, Strategy]) -> tuple[str, ...]:
     first = next(iter(chosen.values()))
     labels = {"memory": first.memory, "compute": first.compute, "parallel": first.parallel}
     named = {loop: strategy.name for loop, strategy in sorted(chosen.items())}
-    return tuple(f"{name}={value}" for name, value in (named | labels).items())
+    rounded = any(strategy.rounds_factors for strategy in chosen.values())
+    found = tuple(f"{name}={value}" for name, value in (named | labels).items())
+    return (*found, ROUNDED_FACTORS) if rounded else found

@@ -168,6 +168,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             parallel="persistent tiles, warpgroups in turns",
             efficiency=0.9,
             launches=4,
+            rounds_factors=one.parts == 1 and is_scaled(contraction),
         )
         for one in _kinds(case, contraction)
     ]

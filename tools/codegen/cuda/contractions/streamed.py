@@ -186,6 +186,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
         parallel="persistent tiles",
         efficiency=0.85,
         launches=3,
+        rounds_factors=contraction.is_tf32,
     )
     splits = splits_of(case, contraction)
     if splits == [1]:
