@@ -23,6 +23,7 @@ from math import prod
 
 from kernelwright.tools.candidates.arithmetic import ContractError, Expression
 from kernelwright.tools.types import Candidate, DType, LanguageName, Setting, Value
+from kernelwright.tools.types.graph import REAL
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -53,7 +54,7 @@ POINTEES: Mapping[str, tuple[DType, ...]] = {
     "int64_t": (DType.INT64,),
     "unsigned long long": (DType.INT64,),
     "uint64_t": (DType.INT64,),
-    "void": tuple(DType),
+    "void": REAL,
 }
 
 

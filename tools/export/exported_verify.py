@@ -159,6 +159,15 @@ def doubled(value: Any) -> Any:
     return value.double() if floating else value
 
 
+def in_doubles(module: nn.Module) -> nn.Module:
+    """A copy in float64; `double` leaves complex weights alone."""
+    module = copy.deepcopy(module).double()
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_complex():
+            tensor.data = tensor.data.to(torch.complex128)
+    return module
+
+
 def error(value: torch.Tensor, truth: torch.Tensor) -> float:
     """The norm-wise relative error; where truth is not finite, values must agree."""
     value, truth = value.double(), truth.double()
@@ -195,7 +204,7 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     before = pair.exported.COUNTS["kernel"]
     module, reference = pair.module, pair.reference
     module.load_state_dict(reference.state_dict())
-    truth_of = copy.deepcopy(reference).double()
+    truth_of = in_doubles(reference)
     kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
     got = flat(run(pair.exported, module, inputs)) + state(module, reference)
     if pair.exported.COUNTS["kernel"] == before:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import fx
 
-from kernelwright.tools.tasks.modules import SUPPORTED, Traced
+from kernelwright.tools.tasks.modules import INSIDE, Traced
 from kernelwright.tools.types import (
     Arg,
     DType,
@@ -43,7 +43,7 @@ LARGEST_BYTES = 2**20
 
 def constant_node(name: str, value: torch.Tensor) -> Node:
     """The node for a baked-in tensor; RefusedError when it is too large or of an odd type."""
-    if value.dtype not in SUPPORTED:
+    if value.dtype not in INSIDE:
         raise refuse(f"The forward builds a constant of type {value.dtype}; not supported.")
     spec = TensorSpec(
         shape=tuple(value.shape), dtype=DType(str(value.dtype).removeprefix("torch."))
@@ -55,7 +55,7 @@ def constant_node(name: str, value: torch.Tensor) -> Node:
     if isinstance(value, torch._subclasses.FakeTensor):
         raise refuse("The forward uses a tensor outside its parameters and buffers; register it.")
     flat = value.detach().contiguous().cpu().view(-1)
-    if spec.numel and bool((flat == flat[0]).all()):
+    if spec.numel and not value.is_complex() and bool((flat == flat[0]).all()):
         return _full(name, spec, flat[0].item())
     data = base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode("ascii")
     kwargs = (("data", Scalar(value=data)),)
@@ -156,6 +156,9 @@ def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
         _CONSTANTS[node.target](node)
     elif node.target is aten.as_strided.default:
         _as_view(node)
+    for place, value in enumerate(node.args):
+        if isinstance(value, complex):
+            _number_as_tensor(node, place, value)
 
 
 def _base(node: fx.Node) -> str:
@@ -204,6 +207,29 @@ _CONSTANTS: dict[object, Callable[[fx.Node], None]] = {
     aten.full_like.default: _like_as_full,
     aten.full.default: lambda node: _become_full(node),
 }
+
+
+_WITH_TENSORS: dict[object, fx.node.Target] = {
+    packet.Scalar: packet.Tensor for packet in (aten.add, aten.sub, aten.mul, aten.div)
+}
+
+
+def _number_as_tensor(node: fx.Node, place: int, value: complex) -> None:
+    """A complex number becomes two real constants put together, as a plan has real ones alone."""
+    made = node.meta["val"]
+    half = torch.float64 if made.dtype is torch.complex128 else torch.float32
+    with node.graph.inserting_before(node), torch.no_grad(), made.fake_mode:
+        parts = [_filled(node.graph, number, half) for number in (value.real, value.imag)]
+        whole = node.graph.call_function(aten.complex.default, tuple(parts))
+        whole.meta["val"] = aten.complex.default(*(part.meta["val"] for part in parts))
+    node.update_arg(place, whole)
+    node.target = _WITH_TENSORS.get(node.target, node.target)
+
+
+def _filled(graph: fx.Graph, number: float, dtype: torch.dtype) -> fx.Node:
+    node = graph.call_function(aten.full.default, ([], number), {"dtype": dtype})
+    node.meta["val"] = aten.full.default([], number, dtype=dtype)
+    return node
 
 
 def _as_view(node: fx.Node) -> None:
@@ -293,7 +319,7 @@ def tensor_spec(value: torch.Tensor, *, with_strides: bool = False) -> TensorSpe
 
 def dtype_of(dtype: torch.dtype) -> DType:
     """Our name of a torch type; RefusedError where the task's graph has none for it."""
-    if dtype not in SUPPORTED:
+    if dtype not in INSIDE:
         kind = str(dtype).removeprefix("torch.")
         raise refuse(f"The forward computes with the type {kind}, which is not supported.")
     return DType(str(dtype).removeprefix("torch."))

@@ -34,6 +34,7 @@ from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.sources.saved import drawn_like, load_state
 from kernelwright.tools.tasks.user_file import Entry, seed_everything
 from kernelwright.tools.types import DType, ProjectFile, RefusedError, refuse
+from kernelwright.tools.types.graph import REAL
 from kernelwright.tools.types.packing import CallPacking
 from kernelwright.tools.types.value import Value
 
@@ -78,9 +79,9 @@ def draw_override(override: Override) -> object:
 
 
 def _dtype(word: str, text: str) -> DType:
-    if word in set(DType):
+    if word in set(REAL):
         return DType(word)
-    known = ", ".join(DType)
+    known = ", ".join(REAL)
     raise refuse(f"Input {text!r} has the unknown type {word!r}; known are {known}.")
 
 
@@ -325,6 +326,8 @@ SUPPORTED = frozenset(
         torch.bool,
     )
 )
+# What may stand between inputs and outputs as well, and in weights.
+INSIDE = SUPPORTED | {torch.complex64, torch.complex128}
 
 
 def _check_tensor(what: str, value: torch.Tensor) -> None:

@@ -107,7 +107,7 @@ class Reference:
 
     def double(self) -> Reference:
         """A copy that computes in float64: weights, floating inputs and factories' default."""
-        module = copy.deepcopy(self.module).double()
+        module = doubled(copy.deepcopy(self.module))
         return Reference(module, self._task, self.device, dtype=torch.float64)
 
     def _cast(self, arg: object) -> object:
@@ -124,3 +124,12 @@ class Reference:
             yield
         finally:
             torch.set_default_dtype(usual)
+
+
+def doubled(module: nn.Module) -> nn.Module:
+    """The module with weights of twice the width; `Module.double` leaves complex ones alone."""
+    module = module.double()
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_complex():
+            tensor.data = tensor.data.to(torch.complex128)
+    return module

@@ -18,7 +18,10 @@ from kernelwright.tools.types.value import Value
 
 
 class DType(StrEnum):
-    """Element types, named as in `torch.<name>`."""
+    """Element types, named as in `torch.<name>`.
+
+    Complex ones stand between operators that are PyTorch's alone: no kernel of ours reads them.
+    """
 
     FLOAT64 = "float64"
     FLOAT32 = "float32"
@@ -30,6 +33,8 @@ class DType(StrEnum):
     INT8 = "int8"
     UINT8 = "uint8"
     BOOL = "bool"
+    COMPLEX64 = "complex64"
+    COMPLEX128 = "complex128"
 
     @property
     def itemsize_bytes(self) -> int:
@@ -40,6 +45,11 @@ class DType(StrEnum):
     def is_floating(self) -> bool:
         """Whether values of this type carry a fraction."""
         return self.value.startswith(("float", "bfloat"))
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether values of this type have two parts."""
+        return self.value.startswith("complex")
 
 
 _ITEMSIZE_BYTES = {
@@ -53,7 +63,11 @@ _ITEMSIZE_BYTES = {
     DType.INT8: 1,
     DType.UINT8: 1,
     DType.BOOL: 1,
+    DType.COMPLEX64: 8,
+    DType.COMPLEX128: 16,
 }
+# What kernels of ours read and write.
+REAL = tuple(dtype for dtype in DType if not dtype.is_complex)
 
 
 class TensorSpec(Value):

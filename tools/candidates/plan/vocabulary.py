@@ -184,7 +184,7 @@ _RESAMPLING = """
 """
 
 _POINTWISE = """
-    _prelu_kernel abs acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and
+    _prelu_kernel abs acos acosh add addcdiv addcmul angle asin asinh atan atan2 atanh bitwise_and
     bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp
     clamp_max clamp_min copysign cos cosh digamma div elu eq erf erfc erfinv exp exp2 expm1
     floor floor_divide fmax fmin fmod frac ge gelu glu gt hardshrink hardsigmoid hardswish
@@ -216,9 +216,9 @@ _LOSSES = """
 """
 
 _LINEAR_ALGEBRA_AND_TRANSFORMS = """
-    _fft_c2c _fft_c2r _fft_r2c _linalg_det _linalg_solve_ex _linalg_svd cholesky_inverse cross
-    fft_fft linalg_cholesky_ex linalg_cross linalg_det linalg_inv_ex linalg_qr linalg_solve_ex
-    linalg_solve_triangular triangular_solve
+    _conj _conj_physical _fft_c2c _fft_c2r _fft_r2c _linalg_det _linalg_solve_ex _linalg_svd
+    cholesky_inverse cross fft_fft linalg_cholesky_ex linalg_cross linalg_det linalg_inv_ex
+    linalg_qr linalg_solve_ex linalg_solve_triangular triangular_solve
 """
 
 _CREATION = """

@@ -15,6 +15,7 @@ from kernelwright.tools.codegen.ir import Stmt
 from kernelwright.tools.codegen.ir.kernel_family import ARITHMETIC, BITWISE, COMPARE
 from kernelwright.tools.codegen.ir.loops import computed
 from kernelwright.tools.types import DType
+from kernelwright.tools.types.graph import REAL
 
 _NAMES: Mapping[DType, str] = {
     DType.FLOAT64: "double",
@@ -22,7 +23,7 @@ _NAMES: Mapping[DType, str] = {
     DType.INT64: "int64_t",
     DType.BOOL: "bool",
 }
-COMPUTED: Mapping[DType, str] = {dtype: _NAMES[computed(dtype)] for dtype in DType}
+COMPUTED: Mapping[DType, str] = {dtype: _NAMES[computed(dtype)] for dtype in REAL}
 
 STORED: Mapping[DType, str] = {
     DType.FLOAT64: "double",

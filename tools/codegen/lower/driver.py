@@ -46,6 +46,7 @@ from kernelwright.tools.codegen.lower.operators.shapes import SHAPES
 from kernelwright.tools.codegen.lower.operators.sliding import depthwise
 from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS, reads_indices
 from kernelwright.tools.types import DType, Graph, Node, Ref, Scalar, TensorSpec
+from kernelwright.tools.types.graph import refs
 
 
 def translate(
@@ -83,12 +84,20 @@ def _node(context: Context, node: Node, users: Users) -> None:
         at = Arguments(node).integer(1)
         source = context.values[Arguments(node).tensor(0).node]
         context.values[node.name] = (source[at],)
+    elif _is_complex(context, node):
+        call(context, node)
     elif base(node.op) == "convolution":
         _convolution(context, node, users)
     elif reads_indices(node, users):
         call(context, node)
     else:
         _operation(context, node)
+
+
+def _is_complex(context: Context, node: Node) -> bool:
+    """Whether a node reads or makes complex values, which no loop of ours computes."""
+    read = any(context.specs[name].dtype.is_complex for name in refs(node) if name in context.specs)
+    return read or any(spec.dtype.is_complex for spec in node.out)
 
 
 def _convolution(context: Context, node: Node, users: Users) -> None:

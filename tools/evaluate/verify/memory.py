@@ -94,6 +94,8 @@ def _makes_memory(node: Node) -> bool:
 
 
 def _size(spec: TensorSpec) -> int:
+    if spec.dtype.is_complex:
+        return spec.numel * 2 * _DOUBLE_BYTES
     width = _DOUBLE_BYTES if spec.dtype.is_floating else spec.dtype.itemsize_bytes
     return spec.numel * width
 

@@ -89,6 +89,8 @@ def redraw(module: nn.Module, generator: torch.Generator) -> None:
     for _, tensor in (*module.named_parameters(), *statistics):
         if tensor.is_floating_point():
             _move(tensor, generator)
+        elif tensor.is_complex():
+            _move(torch.view_as_real(tensor.detach()), generator)
 
 
 def _move(tensor: Tensor, generator: torch.Generator) -> None:

@@ -30,6 +30,7 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.memory import available_bytes, truth_bytes
 from kernelwright.tools.tasks import Reference
 from kernelwright.tools.tasks.aten_graph import decompositions
+from kernelwright.tools.tasks.reference import doubled
 from kernelwright.tools.types import DType, Task
 from kernelwright.tools.types.graph import words
 
@@ -114,12 +115,9 @@ class Rounded(Altered):
         name = plain_name(func)
         if func.is_view or name in _EXACT:
             return result
-        parts = [
-            part
-            for part in (result if isinstance(result, (tuple, list)) else (result,))
-            if isinstance(part, Tensor) and part.is_floating_point()
-        ]
-        sums = name in _SUMS and parts
+        made = result if isinstance(result, (tuple, list)) else (result,)
+        parts = [part for part in map(_real, made) if part is not None]
+        sums = name in _SUMS and parts and not any(_is_complex(part) for part in made)
         sizes = _spreads(func, args, kwargs, parts) if sums else [part.abs() for part in parts]
         for part, size in zip(parts, sizes, strict=True):
             noise = self._noise(part).mul_(size).mul_(self._unit)
@@ -134,6 +132,19 @@ class Rounded(Altered):
         source = self._sources[device]
         drawn = torch.rand(like.shape, generator=source, device=device, dtype=like.dtype)
         return drawn.sub_(0.5).sign_()
+
+
+def _is_complex(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_complex()
+
+
+def _real(value: object) -> Tensor | None:
+    """A tensor of fractions to add noise to, of a complex one both parts; None for others."""
+    if not isinstance(value, Tensor):
+        return None
+    if value.is_complex() and not value.is_conj():
+        return torch.view_as_real(value)
+    return value if value.is_floating_point() else None
 
 
 def _spreads(
@@ -318,7 +329,7 @@ class Truth:
                 "the device nor the host has to spare"
             )
         self.note = "truth evaluated on the host"
-        module = copy.deepcopy(self._reference.module).to("cpu").double()
+        module = doubled(copy.deepcopy(self._reference.module).to("cpu"))
         host = Reference(module, self._task, "cpu", dtype=torch.float64)
         return self._whole(host, [_double(_host(a)) for a in arguments])
 

@@ -7,7 +7,7 @@ layouts of what they read, weights told apart from other tensors. One search ser
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from kernelwright.tools.tasks.regions.partition import boundary, find_regions, is_view
@@ -56,7 +56,7 @@ def model_regions(outline: Outline, floor: Floor, *, joined: bool = False) -> Mo
         for number, (key, regions) in enumerate(ordered, start=1)
     )
     inside = {name for regions in groups.values() for one in regions for name in one.nodes}
-    left = tuple(_left_alone(outline.graph.nodes, inside, times, total_ms))
+    left = tuple(_left_alone(nodes, inside, times, total_ms))
     by_gain = tuple(sorted(made, key=lambda item: -item.gain_ms))
     return ModelRegions(classes=by_gain, left=left, whole_ms=outline.whole_ms)
 
@@ -129,14 +129,14 @@ def _text(arg: Arg, names: dict[str, str]) -> str:
 
 
 def _left_alone(
-    every: Iterable[Node], inside: set[str], times: dict[str, float], total_ms: float
+    nodes: dict[str, Node], inside: set[str], times: dict[str, float], total_ms: float
 ) -> list[LeftAlone]:
     """What is in no region, by operator, the longest first; views are nobody's work."""
     found: dict[tuple[str, str], tuple[int, float]] = {}
-    for node in every:
+    for node in nodes.values():
         if node.name in inside or not refs(node) or is_view(node):
             continue
-        why = boundary(node) or "it only makes what others read"
+        why = boundary(node, nodes) or "it only makes what others read"
         kind = base(node.op).lstrip("_"), why
         calls, spent = found.get(kind, (0, 0.0))
         found[kind] = calls + 1, spent + times.get(node.name, 0.0)

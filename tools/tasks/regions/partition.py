@@ -31,7 +31,7 @@ _VALUES = words("_local_scalar_dense item")
 _TRANSFORMS = words(
     "_fft_c2c _fft_c2r _fft_r2c cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_qr "
     "linalg_solve_ex linalg_solve_triangular triangular_solve _linalg_det _linalg_solve_ex "
-    "_linalg_svd complex polar view_as_complex view_as_real"
+    "_linalg_svd complex fft_fft polar view_as_complex view_as_real"
 )
 _VIEWS = words(
     "_unsafe_view alias chunk detach diagonal expand getitem movedim narrow permute reshape select "
@@ -39,24 +39,28 @@ _VIEWS = words(
 )
 _SOURCES = words("input weight constant")
 
+_WHY_COMPLEX = "our kernels compute no transforms and no complex values"
 WHY_CONTRACTION = "stays with the library, which is at its best there"
 _REASONS: tuple[tuple[frozenset[str], str], ...] = (
     (CONTRACTIONS, WHY_CONTRACTION),
     (_RECURRENT, "a recurrent layer is one operator of the library's"),
     (_SORTED, "its results' order or size depends on values"),
     (_VALUES, "it takes a number out of a tensor"),
-    (_TRANSFORMS, "our kernels compute no transforms and no complex values"),
+    (_TRANSFORMS, _WHY_COMPLEX),
 )
 
 
-def boundary(node: Node) -> str:
-    """Why no region may hold this operator; "" where one may."""
+def boundary(node: Node, nodes: dict[str, Node]) -> str:
+    """Why no region may hold this node, for what it is or reads; "" where one may."""
+    if node.op in _SOURCES:
+        return ""
     name = base(node.op)
     found = next((why for names, why in _REASONS if name in names), "")
     if found:
         return found
-    if any(spec.dtype.value.startswith("complex") for spec in node.out):
-        return "our kernels compute no transforms and no complex values"
+    read = [spec for at in refs(node) for spec in nodes[at].out]
+    if any(spec.dtype.is_complex for spec in (*read, *node.out)):
+        return _WHY_COMPLEX
     return "" if node.op.startswith("aten.") or node.op == "getitem" else "it is not PyTorch's own"
 
 
@@ -78,7 +82,8 @@ def find_regions(graph: Graph, *, joined: bool = False) -> tuple[Region, ...]:
 
 def boundaries(graph: Graph) -> int:
     """How many operators of a graph, an outline or not, stay with the library."""
-    return sum(bool(boundary(node)) for node in graph.nodes if node.op not in _SOURCES)
+    nodes = {node.name: node for node in graph.nodes}
+    return sum(bool(boundary(node, nodes)) for node in graph.nodes)
 
 
 def _members(graph: Graph, nodes: dict[str, Node], *, joined: bool) -> list[list[str]]:
@@ -87,7 +92,7 @@ def _members(graph: Graph, nodes: dict[str, Node], *, joined: bool) -> list[list
     leader: dict[str, str] = {}
     for node in graph.nodes:
         sources = refs(node)
-        stays = bool(boundary(node)) if node.op not in _SOURCES else False
+        stays = bool(boundary(node, nodes))
         depth[node.name] = max((depth[at] for at in sources), default=0) + stays
         if node.op in _SOURCES or (stays and not (joined and base(node.op) in CONTRACTIONS)):
             continue
