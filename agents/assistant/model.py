@@ -49,7 +49,7 @@ from kernelwright.agents.assistant.types.pieces import Code, Piece, Table, Words
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.llm.endpoint import OnPiece
 from kernelwright.agents.llm.json_text import whole
-from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.prompting.templates import template
 from kernelwright.profiles.load import ModelProfile
 from kernelwright.tools.types import Message, Prompt, Reply, ToolCall
 
@@ -251,7 +251,7 @@ class ModelAssistant:
         self._client = client
         # Whether the server has called tools by its own means: then results go back as such.
         self._native = False
-        self._words = PromptTemplate(HERE / "assistant.md", "tools", "situation")
+        self._words = template(HERE / "assistant.md", "tools", "situation")
 
     async def understand(self, turn: Turn, done: tuple[CommandResult, ...] = ()) -> Understanding:
         """What is to be done next; with `done`, whether anything is left to do or to add."""

@@ -244,23 +244,26 @@ def spread(
     if left and not used and not prefer and not avoid:
         taken.append(left.pop(0))
 
+    known = [_chosen(settings) for settings in (*taken, *(used if len(used) < 64 else ()))]
+
     def worth(settings: Settings) -> tuple[int, int, float]:
-        named = {setting.name: str(setting.value) for setting in settings}
+        chosen = _chosen(settings)
+        named = {name: str(value) for name, value in chosen}
         liked = agreement(named, prefer) - agreement(named, avoid)
-        before = [*taken, *used] if len(used) < 64 else taken
-        nearest = min((_distance(settings, other) for other in before), default=0)
+        nearest = min((len(chosen - other) for other in known), default=0)
         return liked, nearest, rank[settings]
 
     while left and len(taken) < count:
         best = max(left, key=worth)
         taken.append(best)
+        known.append(_chosen(best))
         left.remove(best)
     return taken
 
 
-def _distance(one: Settings, other: Settings) -> int:
-    """In how many tunables two settings differ."""
-    return len(set(one) - set(other))
+def _chosen(settings: Settings) -> frozenset[tuple[str, int]]:
+    """What two settings are compared by."""
+    return frozenset((setting.name, setting.value) for setting in settings)
 
 
 def _preferences(analysis: Analysis | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -41,7 +41,12 @@ from kernelwright.agents.prompting.cards import (
     task_card,
 )
 from kernelwright.agents.prompting.fitting import fitted
-from kernelwright.agents.prompting.templates import PromptTemplate, contract, craft, for_device
+from kernelwright.agents.prompting.templates import (
+    contract,
+    craft,
+    for_device,
+    template,
+)
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start, Steering, choices
 from kernelwright.agents.toolbox.workbench import RoleTools, with_tools
@@ -88,17 +93,17 @@ class ModelCoder:
         self._start = start
         self._language, self._architecture = repertoire.language, hardware.architecture
         self._device = hardware.kind
-        self._coder = PromptTemplate(
+        self._coder = template(
             HERE / "coder.md",
             "contract", "craft", "fence", "task", "hardware", "roofline", "strategy",
             "steering", "learnt", "sources", "idea", "expected_ms", "start", "wrap", "count",
         )  # fmt: skip
-        self._repair = PromptTemplate(
+        self._repair = template(
             HERE / "repair.md",
             "contract", "fence", "task", "hardware", "idea", "steering", "failed",
             "candidate", "verdict", "reason", "errors", "places", "resources", "passed", "before",
         )  # fmt: skip
-        self._improve = PromptTemplate(
+        self._improve = template(
             HERE / "improve.md",
             "contract", "fence", "task", "hardware", "roofline", "idea", "steering", "candidate_id",
             "candidate", "flaw", "resources",

@@ -16,7 +16,7 @@ from kernelwright.agents.llm.answers import CUT_OFF
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import candidate_card, fenced
 from kernelwright.agents.prompting.fitting import fitted
-from kernelwright.agents.prompting.templates import PromptTemplate
+from kernelwright.agents.prompting.templates import template
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, Repertoire, in_form
@@ -180,7 +180,7 @@ class Rounds:
         self._client = client
         self._task = task
         self._language = language
-        self._again = PromptTemplate(
+        self._again = template(
             HERE / "coder-again.md",
             "nothing",
             "cut",

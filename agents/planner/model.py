@@ -40,7 +40,11 @@ from kernelwright.agents.prompting.cards import (
     task_card,
 )
 from kernelwright.agents.prompting.fitting import fitted
-from kernelwright.agents.prompting.templates import PromptTemplate, contract_summary, craft
+from kernelwright.agents.prompting.templates import (
+    contract_summary,
+    craft,
+    template,
+)
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.shared.facts import speaks_of
 from kernelwright.agents.toolbox.history import HistoryDesk
@@ -69,13 +73,13 @@ class Question:
 
     def __init__(self, task: Task, hardware: Hardware, language: LanguageName) -> None:
         self._task, self._hardware = task, hardware
-        self._words = PromptTemplate(
+        self._words = template(
             HERE / "planner.md",
             "contract", "craft", "task", "hardware", "roofline", "progress", "round", "rounds",
             "wanted", "ledger", "standings", "best", "symptoms", "analysis", "moves", "steering",
             "options", "strategy", "parents", "island", "islands",
         )  # fmt: skip
-        self._turned_away = PromptTemplate(
+        self._turned_away = template(
             HERE / "planner-again.md", "accepted", "turned_away", "pins", "wanted"
         )
         # What stays the same in every round is written once, and stands before what does not, so

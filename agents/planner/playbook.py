@@ -198,22 +198,25 @@ class PlaybookPlanner:
     async def plan(self, planner_input: PlannerInput) -> Proposal:
         """Untried options first; then combinations and refinements of what was fast."""
         forecast = Forecast(planner_input.ledger, planner_input.tried)
+        found = _seen(planner_input)
         thoughts = [
             weighed
-            for thought in self._thoughts(planner_input, forecast)
+            for thought in self._thoughts(planner_input, forecast, found)
             if (weighed := weigh(thought, planner_input)) is not None
         ]
-        chosen = diverse(thoughts, planner_input.wanted, _seen(planner_input))
+        chosen = diverse(thoughts, planner_input.wanted, found)
         ideas = tuple(_idea(item, n, planner_input) for n, item in enumerate(chosen, start=1))
         return Proposal(
             ideas=ideas, reasoning=_reasoning(chosen, thoughts, planner_input, forecast)
         )
 
-    def _thoughts(self, planner_input: PlannerInput, forecast: Forecast) -> Iterator[Thought]:
+    def _thoughts(
+        self, planner_input: PlannerInput, forecast: Forecast, found: tuple[Seen, ...]
+    ) -> Iterator[Thought]:
         """Every idea not tried yet, without those of which nothing can be hoped."""
-        tried, base = _tried(planner_input), self._base(planner_input)
+        tried, base = _tried(planner_input), self._base(planner_input, found)
         base_ms = self._expected_ms(base, forecast)
-        for option, chosen in self._changes(planner_input):
+        for option, chosen in self._changes(planner_input, base):
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=option.loop)
             expected_ms = self._expected_ms(chosen, forecast)
             hopeless = expected_ms - self._doubt_ms(chosen, base) > (1 - NOTHING) * base_ms
@@ -232,9 +235,11 @@ class PlaybookPlanner:
                 )
         yield from self._refinements(planner_input)
 
-    def _changes(self, planner_input: PlannerInput) -> Iterator[tuple[Option, dict[str, str]]]:
+    def _changes(
+        self, planner_input: PlannerInput, base: dict[str, str]
+    ) -> Iterator[tuple[Option, dict[str, str]]]:
         """One loop done differently from the best known way, and all the best changes at once."""
-        options, base = self._repertoire.options(), self._base(planner_input)
+        options = self._repertoire.options()
         together = in_form(options, base | _best_changes(planner_input))
         for option in options:
             if together.get(option.loop) == option.strategy.name != base.get(option.loop):
@@ -245,12 +250,12 @@ class PlaybookPlanner:
             if option.loop in base:
                 yield option, in_form(options, base | {option.loop: option.strategy.name})
 
-    def _base(self, planner_input: PlannerInput) -> dict[str, str]:
+    def _base(self, planner_input: PlannerInput, found: tuple[Seen, ...]) -> dict[str, str]:
         """The best candidate's strategies; where it says none, the one predicted fastest.
 
         Forms in doubt are not begun with, unless all are.
         """
-        options = _undoubted(self._repertoire.options(), _seen(planner_input))
+        options = _undoubted(self._repertoire.options(), found)
         best = choices(planner_input.best.candidate) if planner_input.best else {}
         known = {
             loop: name

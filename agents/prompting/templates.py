@@ -81,11 +81,12 @@ class PromptTemplate:
 
 def section(file: Path, **values: object) -> str:
     """A file without message lines, filled in at once; for standing words such as the contract."""
-    return _section(file, tuple(sorted(values))).text(**values)
+    return template(file, *sorted(values)).text(**values)
 
 
 @cache
-def _section(file: Path, fields: tuple[str, ...]) -> PromptTemplate:
+def template(file: Path, *fields: str) -> PromptTemplate:
+    """A file of the package's own, read and checked once; questions are asked with it often."""
     return PromptTemplate(file, *fields)
 
 

@@ -18,8 +18,8 @@ Not here: who writes the candidates, and what is repaired.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
-from kernelwright.agents.shared.facts import choices
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.kernel_library import FORM, ROUNDED_FACTORS
 from kernelwright.tools.types import Candidate, Evaluation, Value, Verdict
@@ -66,8 +66,19 @@ class Seen(Suspect):
 
 def suspect(candidate: Candidate) -> Suspect:
     """What a candidate would be refused for; no form where its writer named none."""
-    rounded = ROUNDED_FACTORS in candidate.strategies
-    return Suspect(form=choices(candidate).get(FORM, ""), rounded=rounded)
+    return _suspect(candidate.strategies)
+
+
+@lru_cache(maxsize=4096)
+def _suspect(strategies: tuple[str, ...]) -> Suspect:
+    """Asked again of the same candidates with every question to a model."""
+    form = next((text for text in strategies if text.startswith(f"{FORM}=")), "")
+    return _of(form.partition("=")[2], ROUNDED_FACTORS in strategies)
+
+
+@lru_cache(maxsize=256)
+def _of(form: str, rounded: bool) -> Suspect:
+    return Suspect(form=form, rounded=rounded)
 
 
 def prospect(candidate: Candidate, expected_ms: float, hopeful_ms: float) -> Prospect:
@@ -108,13 +119,21 @@ def is_refused(evaluation: Evaluation) -> bool:
 def doubted(candidates: Iterable[Seen]) -> frozenset[Suspect]:
     """Forms, with factors rounded or not, of which a result was refused and none was right."""
     found = tuple(candidates)
-    right = {like(item) for item in found if item.median_ms is not None}
-    return frozenset(like(item) for item in found if item.refused) - right - {Suspect(form="")}
+    refused = {like(item) for item in found if item.refused} - {Suspect(form="")}
+    return frozenset(refused - {like(item) for item in found if item.median_ms is not None})
+
+
+def doubted_in(standings: Sequence[Standing]) -> frozenset[Suspect]:
+    """The same of candidates with their evaluations, most of which need not be looked into."""
+    refused = [item for item in standings if is_refused(item.evaluation)]
+    kinds = {suspect(item.candidate) for item in refused}
+    asked = (item for item in standings if suspect(item.candidate) in kinds) if kinds else ()
+    return doubted(seen(item, {}) for item in asked)
 
 
 def like(item: Suspect) -> Suspect:
     """What it shares with others, alone."""
-    return Suspect(form=item.form, rounded=item.rounded)
+    return _of(item.form, item.rounded)
 
 
 def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int]:
@@ -128,7 +147,6 @@ def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int
     nothing_right = all(item.median_ms is None for item in found)
     known = {like(item) for item in found}
     slower = {one: _slower_by_ms(one, found) for one in known}
-
     exact = {Suspect(form=one.form) for one in doubts if one.rounded} - known
 
     def order(at: int) -> tuple[bool, bool, bool, float]:

@@ -82,7 +82,8 @@ def is_actionable(name: str) -> bool:
 
 def agreement(found: dict[str, str], words: Iterable[str]) -> int:
     """How many of the `name=value` words hold for these attributes."""
-    return sum(f"{name}={value}" in set(words) for name, value in found.items())
+    said = set(words)
+    return sum(f"{name}={value}" in said for name, value in found.items()) if said else 0
 
 
 PERSON = "person"

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.role import RoundView, StepRole
-from kernelwright.agents.shared.candidate_priority import doubted, seen
+from kernelwright.agents.shared.candidate_priority import doubted_in
 from kernelwright.agents.strategist.strategist import current, moves
 from kernelwright.graphs.run_view.events import (
     CandidateWritten,
@@ -172,7 +172,7 @@ def _coder_request(
         strategy=_strategy(context, "coder"),
         moves=() if work["failed"] else _moves(context),
         judged=() if work["failed"] or "contrast" in context.profile.without else judged,
-        doubts=doubted(seen(item, {}) for item in judged),
+        doubts=doubted_in(judged),
     )
 
 

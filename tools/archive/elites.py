@@ -92,7 +92,7 @@ class Behaviour(Value):
 
 def declared(candidate: Candidate) -> dict[str, str]:
     """The `name=value` words that the writer of a candidate gave it."""
-    return _words(candidate.strategies)
+    return dict(_words(candidate.strategies))
 
 
 def behaviour(candidate: Candidate, evaluation: Evaluation) -> Behaviour:
@@ -147,7 +147,8 @@ def outcomes(
     return found
 
 
-def _words(strategies: tuple[str, ...]) -> dict[str, str]:
+@lru_cache(maxsize=4096)
+def _words(strategies: tuple[str, ...]) -> Mapping[str, str]:
     return dict(text.split("=", 1) for text in strategies if "=" in text)
 
 
