@@ -33,8 +33,8 @@ class RegionJudge(Executor):
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
-        """The other executor's."""
-        return self._executor.capabilities
+        """The other executor's, but for certifying."""
+        return self._executor.capabilities.model_copy(update={"certifies": False})
 
     @property
     def isolation(self) -> Isolation:

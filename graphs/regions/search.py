@@ -18,6 +18,7 @@ from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.regions.listing import Listed, is_large, listed
 from kernelwright.graphs.run_view.events import Noted, RegionSearched, RegionsFound
 from kernelwright.graphs.search.context import Prepare, SearchContext
+from kernelwright.graphs.search.remembering import memories_of
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.run_terms import keep_composed
 from kernelwright.profiles.load import SearchProfile
@@ -167,6 +168,7 @@ async def _search(
         home=context.home,
         executor=RegionJudge(context.executor),
         make_agents=context.make_agents,
+        fresh=memories_of(context.archive).fresh,
     )
     if isinstance(ended, Refusal):
         return RegionResult(why=ended.sentence)

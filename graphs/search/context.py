@@ -34,12 +34,11 @@ from kernelwright.graphs.run_view.events import (
     RegionsFound,
 )
 from kernelwright.graphs.search.pace import Pace, pace_of
+from kernelwright.graphs.search.remembering import begun_with
 from kernelwright.graphs.search.run_terms import (
     COMPOSED_TERM,
     Decisions,
     KeptDecisions,
-    composed,
-    starting_from,
 )
 from kernelwright.graphs.search.tool_book import EventBook, has_tools
 from kernelwright.profiles.load import Hardware, SearchProfile
@@ -277,7 +276,7 @@ class SearchContext:
             self.book or EventBook(self.archive, self.emit),
         )
         agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
-        self.agents = composed(self.archive, starting_from(self.archive, agents))
+        self.agents = begun_with(self.archive, agents)
 
     def _bench(self) -> Workbench | None:
         """What tools of roles work with, where this run gives its roles any."""

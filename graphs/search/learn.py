@@ -38,6 +38,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.search.agent_set import spent_on_models
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
+from kernelwright.graphs.search.remembering import is_settled
 from kernelwright.graphs.search.run_terms import manner_of
 from kernelwright.graphs.search.state import SearchState, Update
 from kernelwright.tools.archive import (
@@ -152,7 +153,8 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     }
     # The floor is a matter of the time that was measured, not of a comparable one.
     measured_ms = context.measured_ms(state["best"])
-    why = why_stop(context, state["round"], measured_ms, update["stale_rounds"])
+    patience = 1 if is_settled(context.archive, state["best"]) else context.profile.patience
+    why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], patience)
     finished = RoundFinished(
         round=state["round"],
         best_ms=measured_ms,
@@ -177,9 +179,10 @@ def _parents(context: SearchContext, state: SearchState, found: tuple[Elite, ...
     return [elite.standing.candidate.id for elite in chosen]
 
 
-def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_rounds: int) -> str:
+def why_stop(
+    context: SearchContext, round: int, best_ms: float | None, stale_rounds: int, patience: int
+) -> str:
     """The reason to stop after this round; "" to go on."""
-    profile = context.profile
     if best_ms is not None and _at_the_floor(context, best_ms):
         return f"the best candidate runs at {context.floor_ms / best_ms:.0%} of the floor"
     if round >= (rounds := context.rounds_allowed(round)):
@@ -188,7 +191,7 @@ def why_stop(context: SearchContext, round: int, best_ms: float | None, stale_ro
         return f"the budget of {context.seconds_allowed(round):g} seconds is used up"
     if spent := _spent(context, round):
         return spent
-    if stale_rounds >= profile.patience:
+    if stale_rounds >= patience:
         return f"nothing improved for {stale_rounds} round{'s' if stale_rounds > 1 else ''}"
     return ""
 

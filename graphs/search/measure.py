@@ -17,6 +17,7 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
 )
 from kernelwright.graphs.run_view.events import seconds as duration
+from kernelwright.graphs.run_view.figures import choose
 from kernelwright.graphs.search.context import AHEAD, SearchContext
 from kernelwright.graphs.search.judging import (
     Best,
@@ -28,6 +29,7 @@ from kernelwright.graphs.search.judging import (
     settle,
 )
 from kernelwright.graphs.search.pace import Took, remember
+from kernelwright.graphs.search.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
 from kernelwright.graphs.search.second_chances import second_chances
 from kernelwright.graphs.search.state import (
@@ -51,6 +53,9 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Say what tracing found worth a warning."""
     for number, words in enumerate(runtime.context.task.warnings):
         runtime.context.emit(Noted(words=words), key=f"warning:{number}")
+    for number, item in enumerate(memories_of(runtime.context.archive).items):
+        words = f"{item.idea.title}, {item.idea.reason}"
+        runtime.context.emit(Noted(words=words), key=f"library:{number}")
     if runtime.context.executor.capabilities.metered:
         for number, words in enumerate(_promised(runtime.context)):
             runtime.context.emit(Noted(words=words), key=f"promise:{number}")
@@ -162,6 +167,8 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     best = Best(state["best"], state["best_ms"])
     if not best.id or context.executor.capabilities.remote:
         return {}  # one trip of `evaluate` tunes as well
+    if is_settled(context.archive, best.id):
+        return {}  # the search that found it tuned it
     tuning = tuning_of(context, context.archive.candidate(best.id), round)
     until_s = context.share_of_time_s(TUNING_SHARE)
     screened: list[Evaluation] = []
@@ -274,6 +281,13 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
     context.archive.record_summary(summary)
     _remember(context)
+    put_into_library(
+        context.archive,
+        context.hardware,
+        choose(context.archive.standings()),
+        floor_ms=context.floor_ms,
+        certified=context.executor.capabilities.certifies,
+    )
     event = RunFinished(round=state["round"], summary=summary)
     context.emit(event, key=f"finished:{state['round']}:{state['why_stop']}")
     return {}

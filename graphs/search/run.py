@@ -24,6 +24,7 @@ from kernelwright.graphs.search.context import (
     keep_roles,
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
+from kernelwright.graphs.search.remembering import keep_fresh, keep_memories
 from kernelwright.graphs.search.run_terms import (
     attach,
     choice_of,
@@ -70,6 +71,7 @@ async def start_search(
     task: Task | None = None,
     overhear: OnPiece | None = None,
     prepare: Prepare | None = None,
+    fresh: bool = False,
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -92,6 +94,7 @@ async def start_search(
         task: What the file was read as already, by an executor of the same device.
         overhear: Called with what models say while they say it; nothing of that is kept.
         prepare: Done before the first plan, as `graphs.regions` does with a large model.
+        fresh: Begin with nothing out of the user's library of kernels.
 
     Returns:
         The summary, or why the file cannot be a task.
@@ -122,6 +125,10 @@ async def start_search(
             attach(judge, archive, choice)
             keep_models(archive, models)
             keep_start(archive, start)
+            if fresh:
+                keep_fresh(archive)
+            elif start is None:
+                keep_memories(archive, read, hardware, profile)
             keep_roles(archive)
             keep_tools(archive)
             keep_second_chances(archive)

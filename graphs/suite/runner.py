@@ -134,6 +134,7 @@ class OneFile:
             models=self._ground.models,
             make_agents=self._ground.make_agents,
             task=read,
+            fresh=True,  # no file of a suite may profit from another's search
         )
         if isinstance(summary, Refusal):
             return self._ended("refused", summary.sentence)

@@ -70,6 +70,7 @@ def optimize(
     force: bool = False,
     allow: Words | None = None,
     load_seconds: float = 60.0,
+    fresh: bool = False,
     progress: bool | None = None,
 ) -> "Summary | Optimized":
     """Search for a faster implementation of a module, and prove that it is one.
@@ -96,6 +97,7 @@ def optimize(
         force: Export although it is not faster.
         allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
         load_seconds: Give a file up that neither computes nor reads for this long, 1 or more.
+        fresh: Begin with nothing out of the user's library of kernels.
         progress: Say on stderr how it goes; by default of a module in memory only.
 
     Returns:
@@ -117,6 +119,7 @@ def optimize(
         wait=False,
         allow=",".join(_listed(allow or ())),
         load_seconds=_at_least_one("load_seconds", load_seconds),
+        fresh=fresh,
     )
     with _in_words():
         if isinstance(file, str | os.PathLike):

@@ -134,7 +134,7 @@ async def _see_through(
 def _search(target: Target, home: Path | None, models: Models | None) -> Search:
     async def run(file: Path, profile: SearchProfile, seed: int) -> Summary | Refusal:
         return await start_search(
-            file, TracePolicy(), target, profile, seed=seed, home=home, models=models
+            file, TracePolicy(), target, profile, seed=seed, home=home, models=models, fresh=True
         )
 
     return run

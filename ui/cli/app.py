@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from kernelwright.tools.evaluate.executors.registry import DEFAULT
+from kernelwright.ui.cli.app_memory import app as memory_app
 from kernelwright.ui.cli.app_runs import app as runs_app
 from kernelwright.ui.cli.options import (
     Allow,
@@ -28,6 +29,7 @@ from kernelwright.ui.cli.options import (
     Export,
     File,
     Force,
+    Fresh,
     Gpu,
     Inputs,
     Json,
@@ -101,6 +103,7 @@ def optimize(
     start_from: StartFrom = None,
     load_seconds: LoadSeconds = 60.0,
     regions: ByRegions = ByRegion.AUTO,
+    fresh: Fresh = False,
     evaluation: Evaluation = False,
     model: Model = None,
     base_url: BaseUrl = None,
@@ -126,6 +129,7 @@ def optimize(
         allow=allow,
         load_seconds=load_seconds,
         regions=regions.value,
+        fresh=fresh,
         evaluation=evaluation,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
         makes=build is not None,
@@ -391,6 +395,7 @@ def list_users(run_dir: RunDir = None) -> None:
 
 
 app.add_typer(people, name="user")
+app.add_typer(memory_app, name="memory")
 
 
 def main() -> None:

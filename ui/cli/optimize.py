@@ -65,6 +65,7 @@ class SearchOptions:
     load_seconds: float = 60.0
     makes: bool = False
     regions: RegionsChoice = "auto"
+    fresh: bool = False
     evaluation: bool = False
     models: Choice = field(default_factory=Choice)
 
@@ -129,6 +130,7 @@ def prepared(
             start=start,
             models=models,
             prepare=None if start else by_regions(options.regions),
+            fresh=options.fresh,
         )
 
     return begin

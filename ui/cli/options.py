@@ -116,6 +116,9 @@ Evaluation = Annotated[
     bool,
     typer.Option("--eval", help="In evaluation mode, whatever mode the constructor leaves it in."),
 ]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Begin with nothing out of your library of kernels.")
+]
 ByRegions = Annotated[
     ByRegion,
     typer.Option(help="Search region by region: a model of many layers, always, or never."),

@@ -103,6 +103,7 @@ class Capabilities(Value):
         foresees: `foresee` begins with what needs no device, such as compiling.
         metered: `spent` says where the time of a file went.
         watches: `dispatch` sees which kernels PyTorch's own forward runs.
+        certifies: What it is asked to certify is certified, and not only looked at precisely.
     """
 
     remote: bool = False
@@ -111,6 +112,7 @@ class Capabilities(Value):
     foresees: bool = False
     metered: bool = False
     watches: bool = False
+    certifies: bool = True
 
 
 def _unheard(words: str) -> None:

@@ -1,0 +1,209 @@
+"""Begins a search with kernels of the user's library: verified once, judged again like any other.
+
+A kernel of exactly this task is taken as it was, on this task's weights. One of the same operators
+in other shapes is written anew by the rules, with the strategies and settings that were best there:
+so only what the playbook wrote is carried over. What is known for this very task and device has the
+first round to itself, so that a search that has nothing to add ends soon; all else comes first
+among the other ideas.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
+from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
+from kernelwright.agents.shared.facts import choices
+from kernelwright.tools.candidates import ContractError, valid_settings
+from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
+from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.memory import Kept, TaskKey
+from kernelwright.tools.types import Candidate, Idea, Setting, Value
+
+LIBRARY = "library"
+_MOST = 2  # kernels that a search begins with
+# A search that was allowed this share of another's time found about what that would.
+_THOROUGH = 0.5
+
+
+class Remembered(Value):
+    """A kernel of the library as this search tries it.
+
+    `settled` says that it is of this very task and device, ahead of PyTorch there, and found by a
+    search that was allowed half of what this one is, or more.
+    """
+
+    idea: Idea
+    candidate: Candidate
+    kept: str
+    exact: bool
+    settled: bool = False
+
+
+class Memories(Value):
+    """All that a search begins with; empty where the library has nothing for its task.
+
+    `fresh` says that the library was not asked, as the person wanted it.
+    """
+
+    items: tuple[Remembered, ...] = ()
+    fresh: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether the first round is theirs alone."""
+        return any(item.settled for item in self.items)
+
+
+def memories(
+    exactly: Iterable[Kept],
+    like: Iterable[Kept],
+    key: TaskKey,
+    repertoire: Callable[[], Repertoire],
+    *,
+    device: str,
+    seconds: float,
+) -> Memories:
+    """What a search begins with: the same task's kernels, or else those of its structure.
+
+    Args:
+        exactly: of the same task, the best first.
+        like: of the same structure in other shapes, the nearest first.
+        key: of the task.
+        repertoire: what the rules can write for it, asked for where something is carried over.
+        device: the name of the device.
+        seconds: what the search is allowed.
+    """
+    found: list[Remembered] = []
+    for item in exactly:
+        candidate = _same(item, key)
+        if candidate is None or any(candidate.id == other.candidate.id for other in found):
+            continue
+        thorough = item.proof.seconds >= _THOROUGH * seconds
+        settled = item.device == device and item.faster and thorough and not item.merged
+        found.append(_remembered(item, candidate, len(found) + 1, exact=True, settled=settled))
+        if len(found) == _MOST:
+            break
+    if not found:
+        for item in like:
+            candidate = _carried_over(item, repertoire())
+            if candidate is not None:
+                found = [_remembered(item, candidate, 1, exact=False, settled=False)]
+                break
+    return Memories(items=tuple(found))
+
+
+def _same(item: Kept, key: TaskKey) -> Candidate | None:
+    """The kernel on this task's weights."""
+    plan = item.plan_for(key)
+    if plan is None:
+        return None
+    try:
+        return new_candidate(
+            item.language,
+            item.kernel,
+            plan,
+            settings=item.settings,
+            origin=item.origin,
+            strategies=item.strategies,
+            note=f"from your library: {item.words}",
+        )
+    except ContractError:  # of another version, or out of somebody's file
+        return None
+
+
+def _carried_over(item: Kept, repertoire: Repertoire) -> Candidate | None:
+    """The same strategies written for this task; None where they do not fit it."""
+    if item.origin != "playbook" or item.language != repertoire.language:
+        return None
+    chosen = _choices(item)
+    known = {(option.loop, option.strategy.name) for option in repertoire.options()}
+    if not chosen or not set(chosen.items()) <= known:
+        return None
+    try:
+        draft = repertoire.draft(chosen)
+        source = parse_kernel(draft.kernel, repertoire.language)
+        return new_candidate(
+            repertoire.language,
+            draft.kernel,
+            draft.plan,
+            settings=_nearest(valid_settings(source), item.settings),
+            strategies=draft.strategies,
+            note=f"strategies and settings from your library: {item.words}",
+        )
+    except (ValueError, ContractError):
+        return None
+
+
+def _nearest(
+    valid: Sequence[tuple[Setting, ...]], wanted: tuple[Setting, ...]
+) -> tuple[Setting, ...]:
+    """The settings that agree with most of the wanted ones; the writer's first of equals."""
+    return max(valid, key=lambda settings: len({*settings} & {*wanted}), default=())
+
+
+def _choices(item: Kept) -> dict[str, str]:
+    plain = Candidate(id="", language=item.language, kernel="", plan="", strategies=item.strategies)
+    return choices(plain)
+
+
+def _remembered(
+    item: Kept, candidate: Candidate, number: int, *, exact: bool, settled: bool
+) -> Remembered:
+    """With its idea, which nobody predicts a time for: what is known was measured elsewhere."""
+    how = "as it was" if exact else "its strategies and settings written for these shapes"
+    shown = f"{item.proof.ratio:.2f}x {item.proof.baseline} there, {item.proof.median_ms:.3g} ms"
+    idea = Idea(
+        id=f"r1k{number}",
+        title=f"From your library: {item.words}",
+        mechanism=f"a kernel that was verified on {item.device}, {how}",
+        reason=f"it took {shown}; it is judged anew",
+        category="remembered",
+        metric="time",
+        round=1,
+        origin=LIBRARY,
+        recipe=Recipe.of(choices(candidate), 0.0).model_dump_json(),
+    )
+    given = candidate.model_copy(update={"idea": idea.id})
+    return Remembered(idea=idea, candidate=given, kept=item.id, exact=exact, settled=settled)
+
+
+class RememberingPlanner:
+    """Puts the library's ideas before another planner's, or into a first round of their own."""
+
+    def __init__(self, planner: Planner, given: Memories) -> None:
+        self._planner = planner
+        self._given = given
+
+    async def plan(self, planner_input: PlannerInput) -> Proposal:
+        """The library's ideas in the first round, and the other planner's as they fit."""
+        if planner_input.round > 1:
+            return await self._planner.plan(planner_input)
+        ideas = tuple(item.idea for item in self._given.items)
+        told = f"{'; '.join(idea.title for idea in ideas)}."
+        if self._given.alone and planner_input.rounds > 1:
+            return Proposal(ideas=ideas, reasoning=f"{told} Anything else comes after it.")
+        tried = (*planner_input.tried, *ideas)
+        proposal = await self._planner.plan(planner_input.model_copy(update={"tried": tried}))
+        return Proposal(
+            ideas=(*ideas, *proposal.ideas), reasoning=f"{told} {proposal.reasoning}".strip()
+        )
+
+
+class RememberingCoder:
+    """Hands out the library's candidates for its ideas; another coder does all the rest."""
+
+    def __init__(self, coder: Coder, given: Memories) -> None:
+        self._coder = coder
+        self._given = {item.idea.id: item.candidate for item in given.items}
+
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        """The library's candidate where its idea is asked for."""
+        known = self._given.get(request.idea.id)
+        if known is None:
+            return await self._coder.write(request)
+        return CoderAnswer(candidates=(known,))
+
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
+        """Nothing is put in the place of what the library had."""
+        if request.idea.id in self._given:
+            return CoderAnswer(candidates=())
+        return await self._coder.repair(request, failure)

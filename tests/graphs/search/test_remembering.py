@@ -1,0 +1,83 @@
+"""A second search begins with what the first one certified, and is over soon."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
+from kernelwright.graphs.search.remembering import memories_of
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.memory import KernelLibrary, library_path
+from kernelwright.tools.types import Graph, Node, Ref, Task, Verdict
+from kernelwright.tools.types.run import Summary
+
+Search = Callable[..., Awaitable[Summary]]
+
+
+@pytest.fixture
+def searched(search: Search, toy: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Search:
+    """A toy search over a task that computes something."""
+    nodes = (
+        Node(name="x", op="input", out=(toy.SPEC,)),
+        Node(name="y", op="aten.exp.default", args=(Ref(node="x"),), out=(toy.SPEC,)),
+    )
+    graph = Graph(nodes=nodes, inputs=("x",), outputs=("y",))
+    task: Task = toy.TASK.model_copy(update={"graph": graph})
+    monkeypatch.setattr(toy, "TASK", task)
+    return search
+
+
+async def test_the_second_search_begins_with_the_firsts_result_and_ends_soon(
+    searched: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    first = await searched()
+    executor, events = toy.ToyExecutor(), list[Event]()
+    second = await searched(executor=executor, events=events)
+    assert first.best is not None
+    assert second.best is not None
+    asked = [what for what, _ in executor.asked if what not in ("eager", "compile")]
+    assert asked[0] == first.best.candidate == second.best.candidate
+    assert second.candidates.written < first.candidates.written / 2
+    proposed = next(event for event in events if isinstance(event, IdeasProposed))
+    title = f"From your library: toy of 1024 x 1024 float32, run {first.run}"
+    assert [idea.title for idea in proposed.ideas] == [title]
+    assert any(isinstance(event, Noted) and title in event.words for event in events)
+    (kept,) = KernelLibrary(tmp_path).every()
+    assert kept.run == second.run
+    assert kept.proof.certified
+
+
+async def test_what_the_judge_refuses_is_not_trusted(
+    searched: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    first = await searched()
+    assert first.best is not None
+    known = first.best.candidate
+
+    def refused(candidate: object, effort: str) -> Verdict | None:
+        return Verdict.WRONG_RESULT if getattr(candidate, "id", "") == known else None
+
+    second = await searched(executor=toy.ToyExecutor(wrong=refused))
+    assert second.best is not None
+    assert second.best.candidate != known
+    assert second.rounds > 1
+
+
+async def test_a_broken_library_costs_a_note_and_no_search(
+    searched: Search, tmp_path: Path
+) -> None:
+    library_path(tmp_path).write_text("no database at all" * 100)
+    assert (await searched()).status == "improved"
+
+
+async def test_one_that_was_allowed_less_is_tried_among_the_others(
+    searched: Search, tmp_path: Path
+) -> None:
+    await searched(seconds=100)
+    events: list[Event] = []
+    second = await searched(events=events)
+    proposed = next(event for event in events if isinstance(event, IdeasProposed))
+    assert [idea.origin for idea in proposed.ideas][:2] == ["library", "playbook"]
+    assert not memories_of(Archive.open(second.run, tmp_path)).alone

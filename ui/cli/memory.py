@@ -1,0 +1,99 @@
+"""Shows the user's library of verified kernels, and carries kernels in and out of it."""
+
+from pathlib import Path
+
+from rich.table import Table
+
+from kernelwright.graphs.run_view.events import amount, count, milliseconds, one_line, ratio
+from kernelwright.tools.archive import default_home
+from kernelwright.tools.memory import (
+    BROKEN,
+    Kept,
+    KernelLibrary,
+    file_lines,
+    forget,
+    library_path,
+    read_lines,
+)
+from kernelwright.ui.complaints import Complaint, writable_file
+from kernelwright.ui.terminal.output import console
+
+
+def show(run_dir: Path | None) -> None:
+    """List the kernels with their devices and speed-ups, the latest used first."""
+    library, home = _library(run_dir)
+    try:
+        counts, every = library.counts(), library.every()
+    except BROKEN as error:
+        raise _broken(home, error) from None
+    size = amount(counts.size_bytes, "B")
+    words = f"{count(counts.kernels, 'kernel')} of {count(counts.tasks, 'task')}, {size}"
+    console().print(f"{words}, in {library_path(home)}", markup=False, soft_wrap=True)
+    if every:
+        console().print(_table(every))
+
+
+def export(file: Path, run_dir: Path | None) -> None:
+    """Write all kernels to a file that others can merge."""
+    library, home = _library(run_dir)
+    try:
+        every = library.every()
+    except BROKEN as error:
+        raise _broken(home, error) from None
+    text = "".join(f"{line}\n" for line in file_lines(every))
+    writable_file(file).write_text(text, encoding="utf-8")
+    console().print(f"{count(len(every), 'kernel')} written to {file}", markup=False)
+
+
+def merge(file: Path, run_dir: Path | None) -> None:
+    """Take in the kernels of such a file."""
+    library, home = _library(run_dir)
+    try:
+        with file.open(encoding="utf-8") as lines:
+            found = list(read_lines(lines))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Complaint(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from None
+    except ValueError as error:
+        raise Complaint(f"{file} is no library that was exported: {error}") from None
+    try:
+        taken = library.keep(found)
+    except BROKEN as error:
+        raise _broken(home, error) from None
+    console().print(f"{count(taken, 'kernel')} merged", markup=False)
+
+
+def clear(run_dir: Path | None) -> None:
+    """Delete the library."""
+    home = run_dir or default_home()
+    gone = forget(home)
+    console().print("the library is empty now" if gone else "there is no library", markup=False)
+
+
+def _library(run_dir: Path | None) -> tuple[KernelLibrary, Path]:
+    home = run_dir or default_home()
+    return KernelLibrary(home), home
+
+
+def _broken(home: Path, error: Exception) -> Complaint:
+    return Complaint(
+        f"the library {library_path(home)} cannot be used ({one_line(str(error))}); "
+        "`kernelwright memory clear` begins a new one"
+    )
+
+
+def _table(every: tuple[Kept, ...]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for name in ("kernel", "device", "time", "vs baseline", "looked at", "from"):
+        table.add_column(name)
+    for item in every:
+        proof = item.proof
+        looked = "certified" if proof.certified else "not yet here" if item.merged else "precise"
+        table.add_row(
+            one_line(item.what, 60),
+            one_line(item.device, 32),
+            milliseconds(proof.median_ms),
+            f"{ratio(proof.ratio)} {proof.baseline}",
+            looked,
+            one_line(item.where, 40),
+        )
+    return table
