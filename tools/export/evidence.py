@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.findings import timed, verified
+from kernelwright.tools.export import gradients
 from kernelwright.tools.export.guards import Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
@@ -137,6 +138,7 @@ def verification(material: Material, folder: str = "") -> str:
             comparisons=comparisons,
             conditions=condition_words(comparisons[0].conditions) if comparisons else [],
             reads=_reads(material),
+            gradients=gradients.words(material),
             unverified=language_of(material.candidate)
             .export(material.hardware.architecture)
             .not_verified,

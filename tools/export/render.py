@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates.plan import Plan, validate_plan
-from kernelwright.tools.export import guards, plan_python
+from kernelwright.tools.export import gradients, guards, plan_python
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
@@ -294,6 +294,7 @@ def values(material: Material) -> dict[str, object]:
             *(condition.replace("get_device()", "device") for condition in together),
         ],
         "gradients": [f"{t.name}.requires_grad" for t in tensors if t.differentiable] or ["False"],
+        **gradients.values(gradients.gradients_of(material)),
         "training": task.training,
         "apart": material.apart,
         "separator": SEPARATOR,

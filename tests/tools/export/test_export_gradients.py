@@ -1,0 +1,170 @@
+"""Gradients of an exported module: by the reference, or recomputed behind the kernels."""
+
+import pytest
+
+from kernelwright.tools.export import export_files, export_folder
+
+BEGIN = """
+import importlib.util, sys
+from pathlib import Path
+import torch
+folder = Path(sys.argv[1])
+spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["taken_home"] = module
+spec.loader.exec_module(module)
+theirs = module.reference
+arguments = theirs.get_init_inputs()
+torch.manual_seed(0)
+reference = theirs.Model(*arguments)
+mine = module.Model(*arguments)
+mine.load_state_dict(reference.state_dict())
+"""
+
+# Rows by a weight, in float64, so that finite differences can judge first and second derivatives.
+SCALED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(6, dtype=torch.float64) + 0.5)
+
+    def forward(self, x):
+        return torch.tanh(x) * self.weight, x.argmax(1)
+
+
+def get_inputs():
+    return [torch.randn(4, 6, dtype=torch.float64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+SCALED_KERNEL = """#include "kernelwright.hpp"
+extern "C" void scaled_tanh(const double* x, const double* weight, double* y, int64_t* top,
+                            int rows, int columns) {
+  for (int r = 0; r < rows; ++r) {
+    top[r] = 0;
+    for (int c = 0; c < columns; ++c) {
+      y[r * columns + c] = std::tanh(x[r * columns + c]) * weight[c];
+      if (x[r * columns + c] > x[r * columns + top[r]]) top[r] = c;
+    }
+  }
+}
+"""
+
+SCALED_PLAN = """
+def forward(x):
+    rows, columns = x.shape
+    y = empty_like(x)
+    top = empty((rows,), "int64")
+    launch("scaled_tanh", args=(x, weights["weight"], y, top, rows, columns))
+    return y, top
+"""
+
+
+@pytest.fixture(scope="module")
+def scaled(material, tmp_path_factory):
+    made = material(SCALED, SCALED_KERNEL, SCALED_PLAN)
+    return export_folder(made, tmp_path_factory.mktemp("home") / "scaled")
+
+
+def test_recomputed_gradients_are_right_to_the_second_order(scaled, outside, tmp_path):
+    code = """
+module.GRADIENTS = "recompute"
+x = theirs.get_inputs()[0].requires_grad_()
+
+
+assert torch.autograd.gradcheck(lambda x: mine(x)[0], x)
+assert torch.autograd.gradgradcheck(lambda x: mine(x)[0], x)
+y, top = mine(x)
+assert y.requires_grad and not top.requires_grad
+assert set(module.COUNTS) == {"kernel (recorded)"}, module.COUNTS
+parts = [torch.autograd.grad(m(x)[0].square().sum(), (x, m.weight), create_graph=True)
+         for m in (mine, reference)]
+for a, b in zip(*parts):
+    torch.testing.assert_close(a, b)
+again = [torch.autograd.grad(sum(p.square().sum() for p in part), (x, m.weight))
+         for part, m in zip(parts, (mine, reference))]
+for a, b in zip(*again):
+    torch.testing.assert_close(a, b)
+"""
+    outside(BEGIN + code, scaled, cwd=tmp_path)
+
+
+def test_training_follows_the_optimiser_as_the_reference_does(scaled, outside, tmp_path):
+    code = """
+module.GRADIENTS = "recompute"
+models = (mine, reference)
+steps = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+for seed in range(4):
+    torch.manual_seed(seed)
+    inputs = theirs.get_inputs()
+    for model, step in zip(models, steps):
+        step.zero_grad()
+        model(*inputs)[0].square().sum().backward()
+        step.step()
+torch.testing.assert_close(mine.weight, reference.weight)
+assert module.COUNTS == {"kernel (recorded)": 4}, module.COUNTS
+mine.weight.requires_grad_(False)
+x = theirs.get_inputs()[0].requires_grad_()
+mine(x)[0].sum().backward()                       # only what is wanted
+assert x.grad is not None
+y = mine(x)[0]
+with torch.no_grad():
+    mine.weight.add_(1)                           # autograd sees what was written to
+try:
+    y.sum().backward()
+except RuntimeError as error:
+    assert "inplace" in str(error), error
+else:
+    raise AssertionError("a changed weight went unseen")
+"""
+    outside(BEGIN + code, scaled, cwd=tmp_path)
+
+
+def test_other_transforms_run_the_reference_whatever_was_chosen(scaled, outside, tmp_path):
+    code = """
+module.GRADIENTS = "recompute"
+x = theirs.get_inputs()[0]
+value, tangent = torch.func.jvp(lambda x: mine(x)[0], (x,), (torch.ones_like(x),))
+torch.testing.assert_close(tangent, (1 - torch.tanh(x) ** 2) * mine.weight)
+slope = torch.func.grad(lambda x: mine(x)[0].sum())(x)
+torch.testing.assert_close(slope, tangent)
+assert module.COUNTS == {"reference: mode": 2}, module.COUNTS
+try:
+    module.GRADIENTS = "recomputed"
+    mine(x)
+except ValueError as error:
+    assert "GRADIENTS is one of" in str(error)
+else:
+    raise AssertionError("a wrong word was taken")
+module.GRADIENTS = "reference"
+mine(x)[0].sum().backward()
+assert module.COUNTS["reference: gradient"] == 1
+"""
+    outside(BEGIN + code, scaled, cwd=tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_compiled_training_is_traced_as_the_reference(scaled, outside, tmp_path):
+    code = """
+module.GRADIENTS = "recompute"
+whole = torch.compile(mine, fullgraph=True)
+x = theirs.get_inputs()[0].requires_grad_()
+a = torch.autograd.grad(whole(x)[0].sum(), (x, mine.weight))
+b = torch.autograd.grad(reference(x)[0].sum(), (x, reference.weight))
+for one, other in zip(a, b):
+    torch.testing.assert_close(one, other)
+"""
+    outside(BEGIN + code, scaled, cwd=tmp_path)
+
+
+def test_a_module_that_updates_buffers_has_no_choice(material, busy):
+    files = export_files(material(*busy))
+    assert "GRADIENTS =" not in files["module.py"]
+    assert "updates buffers" in files["VERIFICATION.md"]
