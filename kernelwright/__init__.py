@@ -6,6 +6,8 @@
     fast = kernelwright.optimize(model, x, seconds=60)
     kernelwright.check("candidate/", "softmax.py")
     kernelwright.audit("softmax.py")
+    fast = torch.compile(model, backend="kernelwright")
+    kernelwright.spliced()
 
 Nothing heavy is imported before one of them is asked for.
 """
@@ -28,6 +30,7 @@ __all__ = [
     "audit",
     "check",
     "optimize",
+    "spliced",
     "version",
 ]
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
         audit,
         check,
         optimize,
+        spliced,
         version,
     )
 else:

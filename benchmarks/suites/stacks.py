@@ -66,7 +66,7 @@ async def searched(layers: int, given: argparse.Namespace, home: Path) -> None:
     path.write_text(text)
     profile = search_profile("standard").limited(seconds=given.seconds)
     summary = await start_search(
-        path, TracePolicy(), given.target, profile, home=home, prepare=by_regions("on")
+        path, TracePolicy(), given.target, profile, home=home, prepare=by_regions("on"), fresh=True
     )
     if isinstance(summary, Refusal):
         print(f"{layers} layers: {summary.sentence}")

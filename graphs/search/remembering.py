@@ -19,7 +19,7 @@ from kernelwright.graphs.search.run_terms import composed, keep_composed, starti
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
-from kernelwright.tools.memory import BROKEN, Kept, KernelLibrary, Proof, Shaped, key_of
+from kernelwright.tools.memory import BROKEN, Kept, KernelLibrary, Proof, Shaped, device_of, key_of
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import Task
 
@@ -40,16 +40,16 @@ def keep_memories(archive: Archive, task: Task, hardware: Hardware, profile: Sea
     key = key_of(task)
     if key is None:
         return
-    library = KernelLibrary(_home(archive))
+    library, device = KernelLibrary(_home(archive)), device_of(hardware)
     try:
-        exactly = library.exactly(key, hardware.kind, hardware.name)
-        like = () if exactly else library.like(key, hardware.kind, hardware.name)
+        exactly = library.exactly(key, hardware.kind, device)
+        like = () if exactly else library.like(key, hardware.kind, device)
         found = remembered(
             [item for item in exactly if _fits(item, hardware)],
             [item for item in like if _fits(item, hardware)],
             key,
             lambda: _repertoire(task, hardware),
-            device=hardware.name,
+            device=device,
             seconds=profile.seconds,
         )
         if found.items:
@@ -117,7 +117,7 @@ def put_into_library(
         parts = winner.candidate.parents
         claim = winner.evaluation.claim
         if certified and parts and claim is not None and claim.outcome == "faster":
-            library.certify(parts, hardware.name)
+            library.certify(parts, device_of(hardware))
     except BROKEN as error:
         log.warning("the library of kernels cannot be written: %s", error)
 
@@ -148,7 +148,7 @@ def _kept(
         winner.candidate,
         key,
         inputs=tuple(Shaped(shape=spec.shape, dtype=spec.dtype.value) for spec in tensors),
-        device=hardware.name,
+        device=device_of(hardware),
         kind=hardware.kind,
         architecture=hardware.architecture or "",
         proof=proof,

@@ -4,7 +4,14 @@ A kernel is kept under the structure of its task's traced graph, never under the
 is a hint: whoever takes one has it judged again.
 """
 
-from kernelwright.tools.memory.entry import Kept, Proof, Shaped, file_lines, read_lines
+from kernelwright.tools.memory.entry import (
+    Kept,
+    Proof,
+    Shaped,
+    device_of,
+    file_lines,
+    read_lines,
+)
 from kernelwright.tools.memory.library import (
     BROKEN,
     KernelLibrary,
@@ -22,6 +29,7 @@ __all__ = [
     "Proof",
     "Shaped",
     "TaskKey",
+    "device_of",
     "file_lines",
     "forget",
     "key_of",

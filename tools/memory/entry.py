@@ -12,12 +12,18 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from kernelwright.profiles.load import Hardware
 from kernelwright.tools.memory.structure import TaskKey, with_weights_named
 from kernelwright.tools.types.idea import Candidate, LanguageName, Setting
 from kernelwright.tools.types.measurement import Conditions
 from kernelwright.tools.types.value import Value
 
 _LONGEST_LINE = 2_000_000
+
+
+def device_of(hardware: Hardware) -> str:
+    """What a device is known by: times on fewer cores of a processor are another device's."""
+    return f"{hardware.name}, {hardware.cores} cores" if hardware.cores else hardware.name
 
 
 class Shaped(Value):

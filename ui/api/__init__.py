@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from kernelwright.graphs.search.context import Control
+from kernelwright.tools.dynamo import spliced
 from kernelwright.tools.export import ExportRefusedError
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import EnvironmentLacksError, Refusal
@@ -38,6 +39,7 @@ __all__ = [
     "audit",
     "check",
     "optimize",
+    "spliced",
     "version",
 ]
 

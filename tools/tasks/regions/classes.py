@@ -74,7 +74,7 @@ def _class(
     return RegionClass(
         name=name,
         key=key,
-        words=_words(regions[0], nodes),
+        words=operators_of(regions[0], nodes),
         regions=tuple(regions),
         time_ms=time_ms,
         share=time_ms / total_ms,
@@ -90,8 +90,8 @@ def _cost(region: Region, nodes: dict[str, Node]) -> tuple[int, int]:
     return moved, sum(node.out[0].numel for node in made if node.out)
 
 
-def _words(region: Region, nodes: dict[str, Node]) -> str:
-    """Its operators in order, without views, equal neighbours counted."""
+def operators_of(region: Region, nodes: dict[str, Node]) -> str:
+    """A region's operators in order, without views, equal neighbours counted."""
     names = [base(nodes[name].op).lstrip("_") for name in region.nodes if not is_view(nodes[name])]
     counts = Counter(names)
     told = [name if counts[name] == 1 else f"{counts[name]} {name}" for name in counts]

@@ -1,0 +1,116 @@
+"""Puts kernels of the library in the places of a graph's regions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import fx
+
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.dynamo.graphs import Outlined, outlined
+from kernelwright.tools.dynamo.operators import Loaded, loaded, task_of
+from kernelwright.tools.dynamo.report import Spliced, tell
+from kernelwright.tools.export import ExportRefusedError
+from kernelwright.tools.memory import Kept, KernelLibrary, TaskKey, device_of, key_of
+from kernelwright.tools.tasks.regions import find_regions, in_order, region_source
+from kernelwright.tools.tasks.regions.classes import operators_of, region_key
+from kernelwright.tools.types import RefusedError
+from kernelwright.tools.types.outline import Outline, Region
+
+
+def with_kernels(
+    gm: fx.GraphModule, inputs: Sequence[object], number: int, hardware: Hardware, home: Path
+) -> fx.GraphModule | None:
+    """The graph with every kernel that the library has for it; None where it has none.
+
+    Args:
+        gm: as dynamo traced it.
+        inputs: of the call that it was traced on.
+        number: of the graph, by which what is done is told.
+        hardware: the device of its tensors.
+        home: the data folder.
+
+    Raises:
+        RefusedError: the graph is none that regions can be found in.
+    """
+    found = outlined(gm, inputs)
+    regions = find_regions(found.graph, joined=hardware.kind == "cuda")
+    nodes = {node.name: node for node in found.graph.nodes}
+    classes: dict[str, list[Region]] = {}
+    for region in regions:
+        classes.setdefault(region_key(nodes, region), []).append(region)
+    at_home: dict[Region, Loaded] = {}
+    for equal in classes.values():
+        words = operators_of(equal[0], nodes)
+        known = _known(found, equal[0], words, number, hardware, home)
+        if known is not None:
+            kept, kernel = known
+            at_home |= dict.fromkeys(equal, kernel)
+            item = Spliced(graph=number, words=words, places=len(equal), source=kept.words)
+            tell(item.model_copy(update={"ratio": kept.proof.ratio}))
+    return _written(found, at_home) if at_home else None
+
+
+def _known(
+    found: Outlined, region: Region, words: str, number: int, hardware: Hardware, home: Path
+) -> tuple[Kept, Loaded] | None:
+    """The kernel for a region, ready to be called; None where there is none, which is told."""
+    why = "the library has no kernel for it that was certified on this device"
+    try:
+        outline = Outline(graph=found.graph, seen=(), whole_ms=1.0)
+        task = task_of(region_source(outline, region, "A region of a graph"))
+        key = key_of(task)
+        kept = _certified(key, hardware, home) if key is not None else None
+        if kept is not None and key is not None:
+            return kept, loaded(kept, task, key, hardware, home)
+    except (RefusedError, ExportRefusedError, ContractError) as error:
+        why = str(error)
+    tell(Spliced(graph=number, words=words, why=why))
+    return None
+
+
+def _certified(key: TaskKey, hardware: Hardware, home: Path) -> Kept | None:
+    """The fastest kernel that was certified here, and ahead of PyTorch."""
+    device = device_of(hardware)
+    every = KernelLibrary(home).exactly(key, hardware.kind, device)
+    fit = (i for i in every if i.device == device and i.proof.certified and i.faster)
+    return next((item for item in fit if not item.merged), None)
+
+
+def _written(found: Outlined, at_home: Mapping[Region, Loaded]) -> fx.GraphModule:
+    """The graph anew, each region one call, everything behind what it reads."""
+    graph, made = fx.Graph(), dict[str, fx.Node]()
+    for number, place in enumerate(found.places):
+        given = graph.placeholder(f"arg{number}")
+        if place is not None:
+            made[place] = given
+    of = {node: name for name, node in found.nodes.items()}
+    for unit in in_order(found.graph, at_home):
+        if isinstance(unit, Region):
+            _call(graph, made, unit, at_home[unit], found)
+        elif unit.name not in made:
+            node = found.nodes[unit.name]
+            made[unit.name] = graph.node_copy(node, lambda at: made[of[at]])
+    graph.output(tuple(made[of[node]] for node in found.traced.outputs))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def _call(
+    graph: fx.Graph, made: dict[str, fx.Node], region: Region, kernel: Loaded, found: Outlined
+) -> None:
+    weights = {f"w{number}": name for number, name in enumerate(region.weights)}
+    given = [made[name] for name in (*region.inputs, *(weights[at] for at in kernel.weights))]
+    called = graph.call_function(kernel.operator, tuple(given))
+    # Whoever compiles the graph may look at what its values are like.
+    several = [found.nodes[name].meta.get("val") for name in region.outputs]
+    called.meta["val"] = several[0] if len(several) == 1 else tuple(several)
+    for number, name in enumerate(region.outputs):
+        result = called
+        if len(region.outputs) > 1:
+            result = graph.call_function(operator.getitem, (called, number))
+            result.meta["val"] = several[number]
+        made[name] = result
