@@ -15,7 +15,12 @@ from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.roles.composed import Compositions
 from kernelwright.agents.roles.remembered import Memories, RememberingCoder, RememberingPlanner
 from kernelwright.agents.roles.remembered import memories as remembered
-from kernelwright.graphs.search.run_terms import composed, keep_composed, starting_from
+from kernelwright.graphs.search.run_terms import (
+    composed,
+    compositions_of,
+    keep_composed,
+    starting_from,
+)
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
@@ -114,7 +119,9 @@ def put_into_library(
         library = KernelLibrary(_home(archive))
         if kept is not None:
             library.keep([kept])
-        parts = winner.candidate.parents
+        # Of a model its regions' kernels; any other parent is none that runs in it.
+        known = {item.candidate.id for item in compositions_of(archive).items}
+        parts = winner.candidate.parents if winner.candidate.id in known else ()
         claim = winner.evaluation.claim
         if certified and parts and claim is not None and claim.outcome == "faster":
             library.certify(parts, device_of(hardware))

@@ -24,6 +24,8 @@ _FILE = "library.db"
 _WAIT_S = 15.0
 # Kernels of one task on one device; of all; and the bytes of all.
 _OF_A_TASK, _KERNELS, _BYTES = 3, 4000, 128 * 2**20
+# Kernels of one structure that a search looks at, the latest used.
+_LOOKED_AT = 64
 _LAYOUT = 1
 _TABLE = """
 CREATE TABLE IF NOT EXISTS kernels (
@@ -126,7 +128,7 @@ class KernelLibrary:
 
     def every(self) -> tuple[Kept, ...]:
         """All kernels, the latest used first."""
-        return self._found("1 = 1", ())
+        return self._found("1 = 1", (), _KERNELS)
 
     def used(self, kernels: Iterable[Kept]) -> None:
         """Say that these were of use, so that they stay."""
@@ -162,10 +164,12 @@ class KernelLibrary:
             f"INSERT OR {verb} INTO kernels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns
         )
 
-    def _found(self, where: str, values: tuple[str, ...]) -> tuple[Kept, ...]:
+    def _found(
+        self, where: str, values: tuple[str, ...], most: int = _LOOKED_AT
+    ) -> tuple[Kept, ...]:
         if not self._path.is_file():
             return ()
-        query = f"SELECT json FROM kernels WHERE {where} ORDER BY used_at DESC LIMIT {_KERNELS}"
+        query = f"SELECT json FROM kernels WHERE {where} ORDER BY used_at DESC LIMIT {most}"
         with self._open() as connection:
             rows = connection.execute(query, values).fetchall()
         return tuple(item for (text,) in rows if (item := _read(text)) is not None)

@@ -59,7 +59,7 @@ async def test_what_the_judge_refuses_is_not_trusted(
     def refused(candidate: object, effort: str) -> Verdict | None:
         return Verdict.WRONG_RESULT if getattr(candidate, "id", "") == known else None
 
-    second = await searched(executor=toy.ToyExecutor(wrong=refused))
+    second = await searched(executor=toy.ToyExecutor(wrong=refused), patience=1)
     assert second.best is not None
     assert second.best.candidate != known
     assert second.rounds > 1
