@@ -26,11 +26,12 @@ from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.memory import BROKEN, Kept, KernelLibrary, Proof, Shaped, device_of, key_of
 from kernelwright.tools.runtime import kernelwright_version
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import Task, Verdict
 
 log = logging.getLogger(__name__)
 
 _TERM = "library"
+_NO_FAULT = (Verdict.CORRECT, Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY)
 # What has a part in how fast a kernel is, beside our own version.
 _PACKAGES = ("torch", "nvidia-cuda-nvrtc", "cuda-core")
 
@@ -105,6 +106,8 @@ def put_into_library(
 ) -> None:
     """Keep the result of a search that ended, if it was found right and timed in turns.
 
+    What the search had out of the library and the judge refused is in there no more.
+
     Args:
         archive: of the run.
         hardware: the device.
@@ -112,11 +115,12 @@ def put_into_library(
         floor_ms: of the task.
         certified: whether the judge certified it, rather than looked at it precisely.
     """
-    if winner is None or winner.effort != "certify" or not winner.evaluation.comparisons:
-        return
+    library = KernelLibrary(_home(archive))
     try:
+        library.drop(_refused(archive))
+        if winner is None or winner.effort != "certify" or not winner.evaluation.comparisons:
+            return
         kept = _kept(archive, hardware, winner, floor_ms, certified=certified)
-        library = KernelLibrary(_home(archive))
         if kept is not None:
             library.keep([kept])
         # Of a model its regions' kernels; any other parent is none that runs in it.
@@ -127,6 +131,16 @@ def put_into_library(
             library.certify(parts, device_of(hardware))
     except BROKEN as error:
         log.warning("the library of kernels cannot be written: %s", error)
+
+
+def _refused(archive: Archive) -> list[str]:
+    """The kernels of this very task that did not hold; a busy device is no reason."""
+    found = []
+    for item in memories_of(archive).items:
+        evaluation = archive.evaluation(item.candidate.id)
+        if item.exact and evaluation is not None and evaluation.verdict not in _NO_FAULT:
+            found.append(item.kept)
+    return found
 
 
 def _kept(

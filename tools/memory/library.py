@@ -114,6 +114,12 @@ class KernelLibrary:
                     proof = item.proof.model_copy(update={"certified": True})
                     self._insert(connection, item.model_copy(update={"proof": proof}))
 
+    def drop(self, ids: Iterable[str]) -> None:
+        """Let go of kernels that did not hold."""
+        if gone := [(id,) for id in ids]:
+            with self._open() as connection:
+                connection.executemany("DELETE FROM kernels WHERE id = ?", gone)
+
     def exactly(self, key: TaskKey, kind: str, device: str) -> tuple[Kept, ...]:
         """Kernels of the same task in the same shapes, this device's first, the fastest first."""
         found = self._found("exact = ? AND kind = ?", (key.exact, kind))
@@ -148,6 +154,10 @@ class KernelLibrary:
         return LibraryCounts(kernels=kernels, tasks=tasks, size_bytes=size)
 
     def _insert(self, connection: sqlite3.Connection, item: Kept) -> None:
+        rows = connection.execute("SELECT json FROM kernels WHERE id = ?", (item.id,))
+        known = next((_read(text) for (text,) in rows.fetchall()), None)
+        if known is not None and not known.merged and not item.merged:
+            item = _renewed(known, item)
         verb = "IGNORE" if item.merged else "REPLACE"
         columns = (
             item.id,
@@ -183,6 +193,15 @@ class KernelLibrary:
             connection.executescript(_TABLE)
             with connection:
                 yield connection
+
+
+def _renewed(known: Kept, item: Kept) -> Kept:
+    """The same kernel measured again: what settled nothing leaves standing what was settled."""
+    low, high = item.proof.ci95
+    newest = known if known.faster and low <= 1.0 <= high else item
+    certified = known.proof.certified or item.proof.certified
+    proof = newest.proof.model_copy(update={"certified": certified})
+    return newest.model_copy(update={"proof": proof})
 
 
 def _read(text: str) -> Kept | None:

@@ -18,7 +18,7 @@ from kernelwright.tools.dynamo.graphs import outlined
 from kernelwright.tools.dynamo.operators import task_of
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import new_candidate
-from kernelwright.tools.memory import Kept, KernelLibrary, Proof, device_of, key_of
+from kernelwright.tools.memory import Kept, KernelLibrary, Proof, device_of, forget, key_of
 from kernelwright.tools.tasks.regions import find_regions, region_source
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.outline import Outline
@@ -159,6 +159,7 @@ def test_what_was_not_certified_here_as_faster_is_left_to_inductor(home: Path):
     (kept,) = library.every()
     for change in ({"certified": False}, {"ci95": (0.9, 1.1)}):
         proof = kept.proof.model_copy(update=change)
+        forget(home)
         library.keep([kept.model_copy(update={"proof": proof})])
         torch._dynamo.reset()
         with torch.no_grad():
