@@ -150,12 +150,13 @@ def _remembered(
 ) -> Remembered:
     """With its idea, which nobody predicts a time for: what is known was measured elsewhere."""
     how = "as it was" if exact else "its strategies and settings written for these shapes"
-    shown = f"{item.proof.ratio:.2f}x {item.proof.baseline} there, {item.proof.median_ms:.3g} ms"
+    proof = item.proof
+    shown = f"{proof.median_ms:.3g} ms, {proof.ratio:.2f} times as fast as {proof.baseline}"
     idea = Idea(
         id=f"r1k{number}",
         title=f"From your library: {item.words}",
         mechanism=f"a kernel that was verified on {item.device}, {how}",
-        reason=f"it took {shown}; it is judged anew",
+        reason=f"there it took {shown}; here it is judged anew",
         category="remembered",
         metric="time",
         round=1,

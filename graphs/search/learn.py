@@ -38,7 +38,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.search.agent_set import spent_on_models
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
-from kernelwright.graphs.search.remembering import is_settled
+from kernelwright.graphs.search.remembering import is_settled, memories_of
 from kernelwright.graphs.search.run_terms import manner_of
 from kernelwright.graphs.search.state import SearchState, Update
 from kernelwright.tools.archive import (
@@ -146,10 +146,12 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     context, best_ms = runtime.context, state["best_ms"]
     found = elites(context.archive.standings())
     improved = _counts(best_ms, state["mark_ms"], context.profile.minimum_gain)
+    # Where the library had the first round to itself, nobody else had a try yet.
+    patient = improved or (state["round"] == 1 and memories_of(context.archive).alone)
     update: Update = {
         "parents": _parents(context, state, found),
         "mark_ms": best_ms if improved else state["mark_ms"],
-        "stale_rounds": 0 if improved else state["stale_rounds"] + 1,
+        "stale_rounds": 0 if patient else state["stale_rounds"] + 1,
     }
     # The floor is a matter of the time that was measured, not of a comparable one.
     measured_ms = context.measured_ms(state["best"])

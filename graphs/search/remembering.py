@@ -15,17 +15,23 @@ from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.roles.composed import Compositions
 from kernelwright.agents.roles.remembered import Memories, RememberingCoder, RememberingPlanner
 from kernelwright.agents.roles.remembered import memories as remembered
-from kernelwright.graphs.search.run_terms import composed, keep_composed, starting_from
+from kernelwright.graphs.search.run_terms import (
+    composed,
+    compositions_of,
+    keep_composed,
+    starting_from,
+)
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
 from kernelwright.tools.memory import BROKEN, Kept, KernelLibrary, Proof, Shaped, device_of, key_of
 from kernelwright.tools.runtime import kernelwright_version
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import Task, Verdict
 
 log = logging.getLogger(__name__)
 
 _TERM = "library"
+_NO_FAULT = (Verdict.CORRECT, Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY)
 # What has a part in how fast a kernel is, beside our own version.
 _PACKAGES = ("torch", "nvidia-cuda-nvrtc", "cuda-core")
 
@@ -100,6 +106,8 @@ def put_into_library(
 ) -> None:
     """Keep the result of a search that ended, if it was found right and timed in turns.
 
+    What the search had out of the library and the judge refused is in there no more.
+
     Args:
         archive: of the run.
         hardware: the device.
@@ -107,19 +115,32 @@ def put_into_library(
         floor_ms: of the task.
         certified: whether the judge certified it, rather than looked at it precisely.
     """
-    if winner is None or winner.effort != "certify" or not winner.evaluation.comparisons:
-        return
+    library = KernelLibrary(_home(archive))
     try:
+        library.drop(_refused(archive))
+        if winner is None or winner.effort != "certify" or not winner.evaluation.comparisons:
+            return
         kept = _kept(archive, hardware, winner, floor_ms, certified=certified)
-        library = KernelLibrary(_home(archive))
         if kept is not None:
             library.keep([kept])
-        parts = winner.candidate.parents
+        # Of a model its regions' kernels; any other parent is none that runs in it.
+        known = {item.candidate.id for item in compositions_of(archive).items}
+        parts = winner.candidate.parents if winner.candidate.id in known else ()
         claim = winner.evaluation.claim
         if certified and parts and claim is not None and claim.outcome == "faster":
             library.certify(parts, device_of(hardware))
     except BROKEN as error:
         log.warning("the library of kernels cannot be written: %s", error)
+
+
+def _refused(archive: Archive) -> list[str]:
+    """The kernels of this very task that did not hold; a busy device is no reason."""
+    found = []
+    for item in memories_of(archive).items:
+        evaluation = archive.evaluation(item.candidate.id)
+        if item.exact and evaluation is not None and evaluation.verdict not in _NO_FAULT:
+            found.append(item.kept)
+    return found
 
 
 def _kept(

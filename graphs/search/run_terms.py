@@ -79,10 +79,15 @@ def keep_composed(archive: Archive, given: Compositions) -> None:
     archive.record_term(COMPOSED_TERM, given.model_dump_json())
 
 
+def compositions_of(archive: Archive) -> Compositions:
+    """What a model's regions were put together to; empty where nothing was."""
+    kept = archive.term(COMPOSED_TERM)
+    return Compositions.model_validate_json(kept) if kept else Compositions()
+
+
 def composed(archive: Archive, agents: AgentSet) -> AgentSet:
     """Agents that begin with a model's compositions, where the run has some."""
-    kept = archive.term(COMPOSED_TERM)
-    given = Compositions.model_validate_json(kept) if kept else Compositions()
+    given = compositions_of(archive)
     if not given.items:
         return agents
     begun = agents.replaced(PLANNER, ComposedPlanner(agents.planner, given))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 import torch
@@ -18,7 +20,7 @@ from kernelwright.tools.export import ExportRefusedError
 from kernelwright.tools.memory import Kept, KernelLibrary, TaskKey, device_of, key_of
 from kernelwright.tools.tasks.regions import find_regions, in_order, region_source
 from kernelwright.tools.tasks.regions.classes import operators_of, region_key
-from kernelwright.tools.types import RefusedError
+from kernelwright.tools.types import RefusedError, Task
 from kernelwright.tools.types.outline import Outline, Region
 
 
@@ -43,34 +45,62 @@ def with_kernels(
     classes: dict[str, list[Region]] = {}
     for region in regions:
         classes.setdefault(region_key(nodes, region), []).append(region)
-    at_home: dict[Region, Loaded] = {}
+    at_home: dict[Region, _Placed] = {}
     for equal in classes.values():
         words = operators_of(equal[0], nodes)
-        known = _known(found, equal[0], words, number, hardware, home)
-        if known is not None:
-            kept, kernel = known
-            at_home |= dict.fromkeys(equal, kernel)
+        placed = _known(found, equal[0], words, number, hardware, home)
+        if placed is not None:
+            at_home |= dict.fromkeys(equal, placed)
+            kept = placed.kept
             item = Spliced(graph=number, words=words, places=len(equal), source=kept.words)
             tell(item.model_copy(update={"ratio": kept.proof.ratio}))
     return _written(found, at_home) if at_home else None
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """A kernel, and which of the region's results each of its own is."""
+
+    kept: Kept
+    kernel: Loaded
+    order: tuple[int, ...]
+
+
+# A kernel may return its results in another order than a region makes them.
+_REORDERED = 4
+
+
 def _known(
     found: Outlined, region: Region, words: str, number: int, hardware: Hardware, home: Path
-) -> tuple[Kept, Loaded] | None:
+) -> _Placed | None:
     """The kernel for a region, ready to be called; None where there is none, which is told."""
     why = "the library has no kernel for it that was certified on this device"
     try:
         outline = Outline(graph=found.graph, seen=(), whole_ms=1.0)
         task = task_of(region_source(outline, region, "A region of a graph"))
-        key = key_of(task)
-        kept = _certified(key, hardware, home) if key is not None else None
-        if kept is not None and key is not None:
-            return kept, loaded(kept, task, key, hardware, home)
+        for order in _orders(len(region.outputs)):
+            key = key_of(_returning(task, order))
+            kept = _certified(key, hardware, home) if key is not None else None
+            if kept is not None and key is not None:
+                outputs = tuple(region.outputs[at] for at in order)
+                same = region.model_copy(update={"outputs": outputs})
+                task = task_of(region_source(outline, same, "A region of a graph"))
+                return _Placed(kept, loaded(kept, task, key, hardware, home), order)
     except (RefusedError, ExportRefusedError, ContractError) as error:
         why = str(error)
     tell(Spliced(graph=number, words=words, why=why))
     return None
+
+
+def _orders(count: int) -> Iterable[tuple[int, ...]]:
+    """The orders of so many results, their own first."""
+    return permutations(range(count)) if count <= _REORDERED else [tuple(range(count))]
+
+
+def _returning(task: Task, order: tuple[int, ...]) -> Task:
+    """The task with its results in that order."""
+    outputs = tuple(task.graph.outputs[at] for at in order)
+    return task.model_copy(update={"graph": task.graph.model_copy(update={"outputs": outputs})})
 
 
 def _certified(key: TaskKey, hardware: Hardware, home: Path) -> Kept | None:
@@ -81,7 +111,7 @@ def _certified(key: TaskKey, hardware: Hardware, home: Path) -> Kept | None:
     return next((item for item in fit if not item.merged), None)
 
 
-def _written(found: Outlined, at_home: Mapping[Region, Loaded]) -> fx.GraphModule:
+def _written(found: Outlined, at_home: Mapping[Region, _Placed]) -> fx.GraphModule:
     """The graph anew, each region one call, everything behind what it reads."""
     graph, made = fx.Graph(), dict[str, fx.Node]()
     for number, place in enumerate(found.places):
@@ -100,17 +130,19 @@ def _written(found: Outlined, at_home: Mapping[Region, Loaded]) -> fx.GraphModul
 
 
 def _call(
-    graph: fx.Graph, made: dict[str, fx.Node], region: Region, kernel: Loaded, found: Outlined
+    graph: fx.Graph, made: dict[str, fx.Node], region: Region, placed: _Placed, found: Outlined
 ) -> None:
+    kernel = placed.kernel
     weights = {f"w{number}": name for number, name in enumerate(region.weights)}
     given = [made[name] for name in (*region.inputs, *(weights[at] for at in kernel.weights))]
     called = graph.call_function(kernel.operator, tuple(given))
     # Whoever compiles the graph may look at what its values are like.
-    several = [found.nodes[name].meta.get("val") for name in region.outputs]
+    names = [region.outputs[at] for at in placed.order]
+    several = [found.nodes[name].meta.get("val") for name in names]
     called.meta["val"] = several[0] if len(several) == 1 else tuple(several)
-    for number, name in enumerate(region.outputs):
+    for number, name in enumerate(names):
         result = called
-        if len(region.outputs) > 1:
+        if len(names) > 1:
             result = graph.call_function(operator.getitem, (called, number))
             result.meta["val"] = several[number]
         made[name] = result

@@ -24,6 +24,8 @@ _FILE = "library.db"
 _WAIT_S = 15.0
 # Kernels of one task on one device; of all; and the bytes of all.
 _OF_A_TASK, _KERNELS, _BYTES = 3, 4000, 128 * 2**20
+# Kernels of one structure that a search looks at, the latest used.
+_LOOKED_AT = 64
 _LAYOUT = 1
 _TABLE = """
 CREATE TABLE IF NOT EXISTS kernels (
@@ -112,6 +114,12 @@ class KernelLibrary:
                     proof = item.proof.model_copy(update={"certified": True})
                     self._insert(connection, item.model_copy(update={"proof": proof}))
 
+    def drop(self, ids: Iterable[str]) -> None:
+        """Let go of kernels that did not hold."""
+        if gone := [(id,) for id in ids]:
+            with self._open() as connection:
+                connection.executemany("DELETE FROM kernels WHERE id = ?", gone)
+
     def exactly(self, key: TaskKey, kind: str, device: str) -> tuple[Kept, ...]:
         """Kernels of the same task in the same shapes, this device's first, the fastest first."""
         found = self._found("exact = ? AND kind = ?", (key.exact, kind))
@@ -126,7 +134,7 @@ class KernelLibrary:
 
     def every(self) -> tuple[Kept, ...]:
         """All kernels, the latest used first."""
-        return self._found("1 = 1", ())
+        return self._found("1 = 1", (), _KERNELS)
 
     def used(self, kernels: Iterable[Kept]) -> None:
         """Say that these were of use, so that they stay."""
@@ -146,6 +154,10 @@ class KernelLibrary:
         return LibraryCounts(kernels=kernels, tasks=tasks, size_bytes=size)
 
     def _insert(self, connection: sqlite3.Connection, item: Kept) -> None:
+        rows = connection.execute("SELECT json FROM kernels WHERE id = ?", (item.id,))
+        known = next((_read(text) for (text,) in rows.fetchall()), None)
+        if known is not None and not known.merged and not item.merged:
+            item = _renewed(known, item)
         verb = "IGNORE" if item.merged else "REPLACE"
         columns = (
             item.id,
@@ -162,10 +174,12 @@ class KernelLibrary:
             f"INSERT OR {verb} INTO kernels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns
         )
 
-    def _found(self, where: str, values: tuple[str, ...]) -> tuple[Kept, ...]:
+    def _found(
+        self, where: str, values: tuple[str, ...], most: int = _LOOKED_AT
+    ) -> tuple[Kept, ...]:
         if not self._path.is_file():
             return ()
-        query = f"SELECT json FROM kernels WHERE {where} ORDER BY used_at DESC LIMIT {_KERNELS}"
+        query = f"SELECT json FROM kernels WHERE {where} ORDER BY used_at DESC LIMIT {most}"
         with self._open() as connection:
             rows = connection.execute(query, values).fetchall()
         return tuple(item for (text,) in rows if (item := _read(text)) is not None)
@@ -179,6 +193,15 @@ class KernelLibrary:
             connection.executescript(_TABLE)
             with connection:
                 yield connection
+
+
+def _renewed(known: Kept, item: Kept) -> Kept:
+    """The same kernel measured again: what settled nothing leaves standing what was settled."""
+    low, high = item.proof.ci95
+    newest = known if known.faster and low <= 1.0 <= high else item
+    certified = known.proof.certified or item.proof.certified
+    proof = newest.proof.model_copy(update={"certified": certified})
+    return newest.model_copy(update={"proof": proof})
 
 
 def _read(text: str) -> Kept | None:

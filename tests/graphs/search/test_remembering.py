@@ -49,7 +49,7 @@ async def test_the_second_search_begins_with_the_firsts_result_and_ends_soon(
     assert kept.proof.certified
 
 
-async def test_what_the_judge_refuses_is_not_trusted(
+async def test_what_the_judge_refuses_is_not_trusted_and_not_kept(
     searched: Search, toy: ModuleType, tmp_path: Path
 ) -> None:
     first = await searched()
@@ -59,10 +59,11 @@ async def test_what_the_judge_refuses_is_not_trusted(
     def refused(candidate: object, effort: str) -> Verdict | None:
         return Verdict.WRONG_RESULT if getattr(candidate, "id", "") == known else None
 
-    second = await searched(executor=toy.ToyExecutor(wrong=refused))
+    second = await searched(executor=toy.ToyExecutor(wrong=refused), patience=1)
     assert second.best is not None
     assert second.best.candidate != known
     assert second.rounds > 1
+    assert known not in {item.candidate for item in KernelLibrary(tmp_path).every()}
 
 
 async def test_a_broken_library_costs_a_note_and_no_search(

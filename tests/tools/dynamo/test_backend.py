@@ -1,5 +1,6 @@
 """`torch.compile(model, backend="kernelwright")` with a library of kernels for its regions."""
 
+import inspect
 import sys
 import tomllib
 from datetime import UTC, datetime
@@ -17,8 +18,9 @@ from kernelwright.tools.dynamo.graphs import outlined
 from kernelwright.tools.dynamo.operators import task_of
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import new_candidate
-from kernelwright.tools.memory import Kept, KernelLibrary, Proof, device_of, key_of
+from kernelwright.tools.memory import Kept, KernelLibrary, Proof, device_of, forget, key_of
 from kernelwright.tools.tasks.regions import find_regions, region_source
+from kernelwright.tools.types import Task
 from kernelwright.tools.types.outline import Outline
 
 ROOT = Path(__file__).parents[3]
@@ -43,25 +45,30 @@ class Model(nn.Module):
 
 
 def keep_all(gm: torch.fx.GraphModule, inputs: list[torch.Tensor], home: Path) -> None:
-    """The playbook's first kernel for every region, as if a search had certified it."""
-    found, hardware = outlined(gm, inputs), detect("cpu")
+    """A kernel for every region of a graph."""
+    found = outlined(gm, inputs)
     outline = Outline(graph=found.graph, seen=(), whole_ms=1.0)
-    measured = {
-        "median_ms": 1.0, "baseline": "compile", "ratio": 2.0, "ci95": (1.9, 2.1),
-        "floor_fraction": 0.5, "method": "", "certified": True,
-    }  # fmt: skip
     for region in find_regions(found.graph):
-        task = task_of(region_source(outline, region, "a region"))
-        key, repertoire = key_of(task), repertoire_for(task, hardware)
-        assert key is not None
-        draft = repertoire.draft({})
-        candidate = new_candidate("cpp", draft.kernel, draft.plan, strategies=draft.strategies)
-        kept = Kept.of(
-            candidate, key, inputs=(), device=device_of(hardware), kind="cpu", run="test-1",
-            proof=Proof.model_validate(measured), at=datetime.now(UTC), task="region",
-        )  # fmt: skip
-        assert kept is not None
-        KernelLibrary(home).keep([kept])
+        keep(task_of(region_source(outline, region, "a region")), home)
+
+
+def keep(task: Task, home: Path) -> None:
+    """The playbook's first kernel for a task, as if a search had certified it."""
+    hardware = detect("cpu")
+    key, repertoire = key_of(task), repertoire_for(task, hardware)
+    assert key is not None
+    draft = repertoire.draft({})
+    candidate = new_candidate("cpp", draft.kernel, draft.plan, strategies=draft.strategies)
+    proof = Proof(
+        median_ms=1.0, baseline="compile", ratio=2.0, ci95=(1.9, 2.1), floor_fraction=0.5,
+        method="", certified=True,
+    )  # fmt: skip
+    kept = Kept.of(
+        candidate, key, inputs=(), device=device_of(hardware), kind="cpu", run="test-1",
+        proof=proof, at=datetime.now(UTC), task="region",
+    )  # fmt: skip
+    assert kept is not None
+    KernelLibrary(home).keep([kept])
 
 
 @pytest.fixture(autouse=True)
@@ -72,12 +79,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def filled(model: nn.Module, x: torch.Tensor, home: Path) -> None:
-    def keep(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+    def keeping(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
         keep_all(gm, inputs, home)
         return gm.forward
 
     with torch.no_grad():
-        torch.compile(model, backend=keep)(x)
+        torch.compile(model, backend=keeping)(x)
     torch._dynamo.reset()
 
 
@@ -118,6 +125,27 @@ def test_regions_run_the_librarys_kernels(home: Path):
     in_a_model(home)
 
 
+class Residual(nn.Module):
+    """Returns what it makes last first."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = x + y
+        return torch.tanh(z) * 2.0, z
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_kernel_whose_results_come_in_another_order_is_found(home: Path):
+    text = "import torch\nfrom torch import nn\n" + inspect.getsource(Residual)
+    text += "Model = Residual\ndef get_inputs():\n"
+    text += "    return [torch.randn(32, 64), torch.randn(32, 64)]\n"
+    keep(task_of(text), home)
+    x, y = torch.randn(32, 64), torch.randn(32, 64)
+    with torch.no_grad():
+        before, found = calls(), torch.compile(Residual(), backend=backend)(x, y)
+    torch.testing.assert_close(found, Residual()(x, y))
+    assert calls() == before + 1, told()
+
+
 @pytest.mark.exhaustive
 def test_regions_run_the_librarys_kernels_and_inductor_compiles_the_rest(home: Path):
     in_a_model(home)
@@ -131,6 +159,7 @@ def test_what_was_not_certified_here_as_faster_is_left_to_inductor(home: Path):
     (kept,) = library.every()
     for change in ({"certified": False}, {"ci95": (0.9, 1.1)}):
         proof = kept.proof.model_copy(update=change)
+        forget(home)
         library.keep([kept.model_copy(update={"proof": proof})])
         torch._dynamo.reset()
         with torch.no_grad():

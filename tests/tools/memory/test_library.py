@@ -154,6 +154,17 @@ def test_a_part_of_a_certified_model_is_certified(tmp_path: Path):
     assert [item.proof.certified for item in store.every()] == [True]
 
 
+def test_what_settles_nothing_leaves_standing_what_was_settled(tmp_path: Path):
+    store, first = KernelLibrary(tmp_path), kept(task())
+    store.keep([first])
+    for interval, stays in (((0.8, 1.4), True), ((0.7, 0.9), False)):
+        proof = first.proof.model_copy(update={"ci95": interval, "certified": False})
+        store.keep([first.model_copy(update={"proof": proof})])
+        (found,) = store.every()
+        assert found.faster is stays
+        assert found.proof.certified
+
+
 def test_several_processes_write_at_once(tmp_path: Path):
     (line,) = file_lines([kept(task())])
     script = (
