@@ -24,7 +24,7 @@ class Listed(Value):
 
 def is_large(task: Task) -> bool:
     """Whether a task is worth searching region by region."""
-    return boundaries(task.graph) >= LARGE
+    return bool(task.parts) or boundaries(task.graph) >= LARGE
 
 
 async def listed(executor: Executor, task: Task) -> Listed:
@@ -43,7 +43,8 @@ async def listed(executor: Executor, task: Task) -> Listed:
 
 async def listed_for_audit(executor: Executor, task: Task) -> Listed:
     """The regions of a task that has several; nothing where there is nothing to list."""
-    return await listed(executor, task) if boundaries(task.graph) >= _LISTED else Listed()
+    several = bool(task.parts) or boundaries(task.graph) >= _LISTED
+    return await listed(executor, task) if several else Listed()
 
 
 def _floor_ms(moved: int, operations: int, hardware: Hardware, rules: Rules) -> float:

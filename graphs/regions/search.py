@@ -25,7 +25,7 @@ from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.archive.elites import YARDSTICK
 from kernelwright.tools.candidates import ContractError
-from kernelwright.tools.codegen.library.compose import ComposeError, Part, compose
+from kernelwright.tools.codegen.library.compose import ComposeError, Part, compose, compose_in_parts
 from kernelwright.tools.codegen.library.kernel_library import Recipe
 from kernelwright.tools.languages import default_language
 from kernelwright.tools.tasks.regions import region_source
@@ -79,6 +79,8 @@ def pays_by_itself(context: SearchContext) -> bool:
     Where a model has several operators of the library's, and time enough for every class. On a GPU
     kernels of ours take products too, regions were not measured yet, and they are asked for.
     """
+    if context.task.parts:
+        return True
     enough = context.profile.seconds >= _LEAST_SEARCH_S and context.hardware.kind == "cpu"
     return enough and is_large(context.task) and not context.executor.capabilities.remote
 
@@ -246,7 +248,10 @@ def _composition(
     parameters = tuple(spec.name for spec in context.task.inputs)
     language = default_language(context.hardware.kind).spec.name
     try:
-        candidate = compose(found.outline.graph, parts, parameters, language)
+        if found.outline.parts:
+            candidate = compose_in_parts(found.outline, parts, parameters, language)
+        else:
+            candidate = compose(found.outline.graph, parts, parameters, language)
     except (ComposeError, ContractError) as error:
         said = f"{', '.join(part.of.name for part in parts)} cannot be put together: {error}"
         context.emit(Noted(words=said), key=f"composed:{number}")

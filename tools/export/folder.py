@@ -184,6 +184,11 @@ def kernelbench(material: Material) -> str:
             f"the KernelBench format is one file, and {task.name} imports others of its project; "
             "export a folder or a .zip file instead"
         )
+    if task.parts:
+        raise ExportRefusedError(
+            f"the KernelBench format is one forward, and {task.name} is faster in parts; export a "
+            "folder or a .zip file instead"
+        )
     if task.call is not None or task.returns is not None:
         raise ExportRefusedError(
             f"the KernelBench format takes and returns plain tensors, which {task.name} does not; "

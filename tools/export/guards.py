@@ -147,7 +147,7 @@ class Argument:
     @property
     def differentiable(self) -> bool:
         """Whether autograd can ask for its gradient."""
-        return self.tensor.dtype.is_floating
+        return self.tensor.dtype.is_floating or self.tensor.dtype.is_complex
 
     @property
     def shape(self) -> str:

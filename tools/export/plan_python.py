@@ -6,10 +6,10 @@ rewritten. Comments of the plan are not kept.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kernelwright.tools.candidates.plan.expressions import operator_path
-from kernelwright.tools.candidates.plan.vocabulary import CREATORS, TENSOR_MAP
+from kernelwright.tools.candidates.plan.vocabulary import CREATORS, PART, TENSOR_MAP
 from kernelwright.tools.types import DType
 
 WIDTH = 96
@@ -47,11 +47,13 @@ def print_plan(
 
     Returns:
         Source that defines `run_plan(kernels, weights, prepared, updates, *inputs)` and, where the
-        plan has one, `prepare_weights(kernels, weights)`.
+        plan has one, `prepare_weights(kernels, weights)`; of a plan in parts `part_0(kernels,
+        weights, *inputs)` and so on instead.
     """
-    tree = ast.parse(plan)
+    found = [node for node in ast.parse(plan).body if isinstance(node, ast.FunctionDef)]
+    parts = [node for node in found if node.name.startswith(PART)]
     printer = _Printer(pointers, tunables, has_grid=has_grid)
-    functions = [printer.function(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions = [printer.function(node) for node in parts or found]
     return "\n\n\n".join(_text(node) for node in functions)
 
 
@@ -83,17 +85,23 @@ def _wrapped(line: str) -> str:
 
 def prepare_reads(plan: str) -> tuple[str, ...]:
     """State-dict names that the plan's `prepare` reads, sorted."""
-    found = {
-        str(node.slice.value)
+    return reads(plan).get("prepare", ())
+
+
+def reads(plan: str) -> dict[str, tuple[str, ...]]:
+    """State-dict names that each of the plan's functions reads, sorted."""
+    return {
+        function.name: tuple(sorted(set(_weights_read(function))))
         for function in ast.parse(plan).body
-        if isinstance(function, ast.FunctionDef) and function.name == "prepare"
-        for node in ast.walk(function)
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "weights"
+        if isinstance(function, ast.FunctionDef)
     }
-    return tuple(sorted(found))
+
+
+def _weights_read(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(value=ast.Name(id="weights"), slice=ast.Constant(value=name)):
+                yield str(name)
 
 
 class _Printer(ast.NodeTransformer):
@@ -113,9 +121,10 @@ class _Printer(ast.NodeTransformer):
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """`forward` and `prepare` under the names and with the parameters of an export."""
-        inputs = node.args.args if node.name == "forward" else []
+        inputs = [] if node.name == "prepare" else node.args.args
         context = CONTEXT if node.name == "forward" else CONTEXT[:2]
-        node.name = {"forward": "run_plan", "prepare": "prepare_weights"}[node.name]
+        names = {"forward": "run_plan", "prepare": "prepare_weights"}
+        node.name = names.get(node.name, node.name)
         own = [_renamed(argument.arg) for argument in inputs]
         node.args.args = [ast.arg(name) for name in (*context, *own)]
         node.returns = None

@@ -14,6 +14,7 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.export import gradients, guards, plan_python
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
+from kernelwright.tools.export.render_parts import in_parts
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.tasks.sources.carried import STATE
@@ -97,6 +98,9 @@ def header_file(material: Material) -> str:
 
 def module(material: Material) -> str:
     """The text of module.py."""
+    if material.task.parts:
+        filled = values(material) | in_parts(material)
+        return environment().get_template("parts.py.j2").render(filled)
     return environment().get_template("module.py.j2").render(values(material))
 
 

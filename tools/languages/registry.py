@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernelwright.tools.candidates.run import Allocator, PlanRunner
+    from kernelwright.tools.candidates.run.arguments import Host
 
 ENTRY_POINTS = "kernelwright.languages"
 
@@ -185,6 +186,7 @@ def load_candidate(
     allocator: "Allocator | None" = None,
     *,
     operators: frozenset[str] = ADMITTED,
+    host: "Host | None" = None,
 ) -> "PlanRunner":
     """Load a built candidate: `runner(args, weights)` gives the outputs.
 
@@ -194,6 +196,7 @@ def load_candidate(
         device: As torch names it ("cuda:0", "cpu").
         allocator: Where the plan's memory comes from; torch's own when None.
         operators: Library operators admitted.
+        host: See `PlanRunner`.
 
     Raises:
         ContractError: When kernel or plan break the contract.
@@ -210,4 +213,5 @@ def load_candidate(
         device,
         allocator,
         operators=operators,
+        host=host,
     )

@@ -51,7 +51,12 @@ class TaskKey(Value):
 
 
 def key_of(task: Task) -> TaskKey | None:
-    """The keys of a task; None for one that computes nothing on a tensor."""
+    """The keys of a task; None for one that computes nothing on a tensor, or is traced in parts.
+
+    The graph of the latter says nothing of what is computed; its regions have keys of their own.
+    """
+    if task.parts:
+        return None
     graph = task.graph
     nodes = {node.name: node for node in graph.nodes}
     made = [node for node in graph.nodes if node.op not in _GIVEN]

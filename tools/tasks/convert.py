@@ -274,18 +274,25 @@ _DROPPED = frozenset(("device", "layout", "pin_memory", "non_blocking"))
 _ABSENT = TensorSpec(shape=(0,), dtype=DType.INT64)
 
 
-def to_graph(traced: Traced, input_names: list[str], *, with_strides: bool = False) -> Graph:
+def to_graph(
+    traced: Traced,
+    input_names: list[str],
+    *,
+    with_strides: bool = False,
+    names: dict[fx.Node, str] | None = None,
+) -> Graph:
     """The typed graph; `input` nodes carry the names of the tensor arguments.
 
     Args:
         traced: the forward.
         input_names: of the tensor arguments, in order.
         with_strides: keep how results lie in memory as well.
+        names: of all nodes, where they are not to be chosen here.
 
     Raises:
         RefusedError: a shape depends on values, or a type is not supported.
     """
-    names = names_of(traced, input_names)
+    names = names or names_of(traced, input_names)
     kept = [node for node in traced.graph.nodes if _is_kept(traced, node)]
     nodes = [_node(traced, node, names, with_strides) for node in kept]
     return Graph(

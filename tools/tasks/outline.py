@@ -60,9 +60,9 @@ def outline_of(
     try:
         with torch.no_grad():
             given = _given(traced, placeholders, reference, arguments)
-            values = _values(traced.graph, given, names)
-            times = _times(traced.graph, given, reference.device)
-            whole_ms = _whole_ms(reference, arguments)
+            values = looked_at(traced.graph, given, names)
+            times = node_times(traced.graph, given, reference.device)
+            took_ms = whole_ms(reference, arguments)
     finally:
         reference.restore(saved)
     seen = tuple(
@@ -70,7 +70,7 @@ def outline_of(
         for node, name in names.items()
         if node.op != "output"
     )
-    return Outline(graph=graph, seen=seen, whole_ms=whole_ms)
+    return Outline(graph=graph, seen=seen, whole_ms=took_ms)
 
 
 def _given(
@@ -125,20 +125,20 @@ def _last_uses(graph: fx.Graph) -> Mapping[fx.Node, list[fx.Node]]:
     return last
 
 
-def _values(graph: fx.Graph, given: Env, names: Mapping[fx.Node, str]) -> dict[str, NodeSeen]:
+def looked_at(graph: fx.Graph, given: Env, names: Mapping[fx.Node, str]) -> dict[str, NodeSeen]:
     """What the values of every tensor look like."""
-    seen = {names[node]: _looked_at(names[node], value) for node, value in given.items()}
+    seen = {names[node]: _look(names[node], value) for node, value in given.items()}
 
     def look(node: fx.Node, call: Callable[[], object]) -> object:
         result = call()
-        seen[names[node]] = _looked_at(names[node], result)
+        seen[names[node]] = _look(names[node], result)
         return result
 
     _run(graph, given, look)
     return seen
 
 
-def _looked_at(name: str, value: object) -> NodeSeen:
+def _look(name: str, value: object) -> NodeSeen:
     if isinstance(value, (tuple, list)):
         value = value[0] if value else None
     if not isinstance(value, torch.Tensor) or not value.numel() or value.is_complex():
@@ -159,7 +159,7 @@ def _looked_at(name: str, value: object) -> NodeSeen:
     )
 
 
-def _times(graph: fx.Graph, given: Env, device: str) -> dict[fx.Node, float]:
+def node_times(graph: fx.Graph, given: Env, device: str) -> dict[fx.Node, float]:
     """The least time of every operator in milliseconds; the first run warms up."""
     runs: dict[fx.Node, list[float]] = {}
     began = time.perf_counter()
@@ -212,7 +212,7 @@ def _counted(took: dict[fx.Node, float]) -> dict[fx.Node, float]:
     return {node: spent for node, spent in took.items() if node.target is not operator.getitem}
 
 
-def _whole_ms(reference: Reference, arguments: Sequence[object]) -> float:
+def whole_ms(reference: Reference, arguments: Sequence[object]) -> float:
     """A whole call by the wall clock, the device idle before and after."""
     took = []
     began = time.perf_counter()

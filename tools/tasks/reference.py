@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -18,6 +19,7 @@ from torch import nn
 from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.tasks.modules import build_module
 from kernelwright.tools.tasks.packing import leaves_of
+from kernelwright.tools.tasks.parts import Host
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import choose_entry, load_module
 from kernelwright.tools.types import RefusedError, Task, refuse
@@ -87,11 +89,17 @@ class Reference:
     def weights(self) -> dict[str, torch.Tensor]:
         """The live parameters and buffers by state-dict name, and the graph's constants.
 
-        A tensor that has several names stands under each of them.
+        A tensor that has several names stands under each of them, and a sparse one under none.
         """
         named = dict(self.module.named_parameters(remove_duplicate=False))
         buffers = dict(self.module.named_buffers(remove_duplicate=False))
-        return {**named, **buffers, **self._constants}
+        found = {**named, **buffers, **self._constants}
+        return {name: item for name, item in found.items() if item.layout is torch.strided}
+
+    @cached_property
+    def host(self) -> Host | None:
+        """The model as plans run it that compute parts of it; None where it is traced whole."""
+        return Host(self.module, self._task.parts) if self._task.parts else None
 
     def snapshot(self) -> Mapping[str, torch.Tensor]:
         """Remember all buffers as they are now; `restore` goes back to the latest snapshot."""

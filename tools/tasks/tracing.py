@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import nn
@@ -26,10 +27,16 @@ from kernelwright.tools.tasks.audit.doubts import graph_badges
 from kernelwright.tools.tasks.convert import random_operators, simplify, tensor_spec, to_graph
 from kernelwright.tools.tasks.cost import bytes_moved, flops
 from kernelwright.tools.tasks.domains import input_spec, keep_needed_domains, try_out
-from kernelwright.tools.tasks.modules import argument_names, build_module
-from kernelwright.tools.tasks.packing import flattened
-from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
-from kernelwright.tools.tasks.refusals import message
+from kernelwright.tools.tasks.modules import (
+    argument_names,
+    build_call,
+    build_module,
+    check_inputs,
+)
+from kernelwright.tools.tasks.packing import flattened, taken_apart
+from kernelwright.tools.tasks.parts import find_parts, run_unseen, whole_graph
+from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, size_bytes
+from kernelwright.tools.tasks.refusals import message, user_code
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
     Entry,
@@ -47,6 +54,7 @@ from kernelwright.tools.types import (
     TracePolicy,
     WeightSpec,
 )
+from kernelwright.tools.types.task import Untraced
 
 # What torch imports when it exports for the first time; a release may lack one of them.
 _MODULES = ("_dynamo", "_export", "export._trace", "_inductor.decomposition")
@@ -107,6 +115,18 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     file = load_module(source, path, within=policy.project)
     chosen = choose_entry(file, policy.entry, makes=policy.makes)
     entry = replace(chosen, evaluation=policy.evaluation)
+    try:
+        return _traced_whole(source, path, policy, file, entry)
+    except RefusedError as refused:
+        task = _in_parts(source, path, policy, file, entry, refused.refusal)
+        if task is None:
+            raise
+        return task
+
+
+def _traced_whole(
+    source: str, path: str, policy: TracePolicy, file: ModuleType, entry: Entry
+) -> Task:
     batch = saved_batch(policy.inputs)
     found = probe(file, entry, policy.inputs, batch)
     names = argument_names(found.module, len(found.inputs))
@@ -130,7 +150,7 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
         input_override=policy.inputs,
         inputs=keep_needed_domains(specs, graph, trial),
         outputs=tuple(graph.node(name).out[0] for name in graph.outputs),
-        weights=_weights(found, graph),
+        weights=_weights(found.module, graph),
         graph=graph,
         call=None if found.call.plain else found.call,
         returns=None if flat.packing.plain else flat.packing,
@@ -156,18 +176,88 @@ def _input_specs(found: Probe, names: list[str]) -> tuple[InputSpec, ...]:
     )
 
 
-def _weights(found: Probe, graph: Graph) -> tuple[WeightSpec, ...]:
+# A model that is run for real to find its parts, and its arguments, are at most so large.
+_LARGEST_BYTES = 2**31
+
+
+def _in_parts(
+    source: str,
+    path: str,
+    policy: TracePolicy,
+    file: ModuleType,
+    entry: Entry,
+    why: Refusal,
+) -> Task | None:
+    """The task as a model with parts that can be traced; None where that is of no use."""
+    batch = saved_batch(policy.inputs)
+    try:
+        (arguments, call), (others, _) = (
+            build_call(file, policy.inputs, seed, batch) for seed in (0, 1)
+        )
+        check_inputs(arguments)
+        module = build_module(file, entry, 0, call)
+        held = [*module.parameters(), *module.buffers(), *arguments]
+        if entry.kind == "function" or size_bytes(held) > _LARGEST_BYTES:
+            return None
+        with user_code("The forward", path):
+            result = run_unseen(module, arguments)
+            parts, untraced = find_parts(module, [arguments, others])
+        names = argument_names(module, len(arguments))
+        specs = tuple(map(input_spec, names, arguments, arguments))
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        given = [spec.name for spec in specs if spec.tensor is not None]
+        graph = whole_graph(given, tensors, result)
+        returns = taken_apart(result, "The forward returns", own=file.__name__)[1]
+    except RefusedError:
+        return None
+    if not parts:
+        return None
+    if not untraced:
+        said = why.sentence.rstrip(".")
+        untraced = (Untraced(path="", kind=type(module).__name__, why=said),)
+    return Task(
+        name=Path(path).stem,
+        path=path,
+        source=source,
+        source_sha256=sha256(source),
+        entry=entry.name,
+        entry_kind=entry.kind,
+        input_override=policy.inputs,
+        inputs=specs,
+        outputs=graph.nodes[len(given)].out,
+        weights=_weights(module, graph),
+        graph=graph,
+        call=None if call.plain else call,
+        returns=None if returns.plain else returns,
+        bytes_moved=bytes_moved(graph),
+        flops=0,
+        training=module.training,
+        evaluation=policy.evaluation,
+        allow=policy.allow,
+        project=project_read(source, path),
+        batch=batch,
+        state=saved_state(module) if policy.makes else None,
+        warnings=(f"It cannot be traced as a whole: {why.sentence}",),
+        parts=parts,
+        untraced=untraced,
+    )
+
+
+def _weights(module: nn.Module, graph: Graph) -> tuple[WeightSpec, ...]:
     """Parameters, buffers and, as buffers, the graph's constants; used or not.
 
-    A tensor that several parts share stands under each of its names, as in a state dict.
+    A tensor that several parts share stands under each of its names, as in a state dict. Sparse
+    ones are none of a plan's.
     """
     weights = [
         WeightSpec(name=name, tensor=tensor_spec(tensor, with_strides=True))
-        for name, tensor in found.module.named_parameters(remove_duplicate=False)
+        for name, tensor in module.named_parameters(remove_duplicate=False)
+        if tensor.layout is torch.strided
     ]
     weights += [
         WeightSpec(name=name, tensor=tensor_spec(tensor, with_strides=True), is_buffer=True)
-        for name, tensor in found.module.named_buffers(remove_duplicate=False)
+        for name, tensor in module.named_buffers(remove_duplicate=False)
+        if tensor.layout is torch.strided
     ]
     constants = [
         WeightSpec(name=str(node.target), tensor=node.out[0], is_buffer=True)

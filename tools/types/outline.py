@@ -30,11 +30,16 @@ class NodeSeen(Value):
 
 
 class Outline(Value):
-    """The forward as PyTorch runs it; `whole_ms` is the least of a few whole calls."""
+    """The forward as PyTorch runs it; `whole_ms` is the least of a few whole calls.
+
+    Of a model that is traced in parts, `parts` are their graphs, and `graph` is all of them beside
+    each other.
+    """
 
     graph: Graph
     seen: tuple[NodeSeen, ...]
     whole_ms: float
+    parts: tuple[Graph, ...] = ()
 
     def of(self, name: str) -> NodeSeen:
         """What the node of that name did; nothing where it was not seen."""

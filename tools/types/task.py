@@ -215,6 +215,26 @@ class Project(Value):
         return tuple(item for item in self.files if item.content is None)
 
 
+class Part(Value):
+    """A submodule of a model that cannot be traced as a whole, which can be traced by itself.
+
+    `kind` is its class, `inputs` what every call gives it, `calls` how often one forward calls it.
+    """
+
+    path: str
+    kind: str
+    inputs: tuple[TensorSpec, ...]
+    calls: int
+
+
+class Untraced(Value):
+    """A submodule, or with an empty path the model itself, whose own code stays PyTorch's."""
+
+    path: str
+    kind: str
+    why: str
+
+
 class Task(Value):
     """A reference to beat.
 
@@ -226,7 +246,9 @@ class Task(Value):
     order, and `returns` how `outputs` are packed where that is more than a tuple or list.
     `allow` is the person's word on precisions below the task's own. `project` is there where the
     file needs others, of a package that it is in or beside it. `batch` holds inputs that the person
-    saved, and `state` the weights of a model that a function of the person's made.
+    saved, and `state` the weights of a model that a function of the person's made. `parts` are
+    there where the forward cannot be traced as a whole: `graph` then is one call of the model, and
+    `untraced` says what keeps it from being more.
     """
 
     name: str
@@ -253,6 +275,8 @@ class Task(Value):
     project: Project | None = None
     batch: ProjectFile | None = None
     state: ProjectFile | None = None
+    parts: tuple[Part, ...] = ()
+    untraced: tuple[Untraced, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -25,6 +25,7 @@ from kernelwright.tools.hardware import floor_words as floor_source
 from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
 from kernelwright.tools.types.outline import ModelRegions
 from kernelwright.tools.types.run import InputSummary, TaskSummary
+from kernelwright.tools.types.task import Part, Untraced
 from kernelwright.ui.cli.judge import judge, traced
 from kernelwright.ui.complaints import existing_target
 from kernelwright.ui.terminal.cards import input_words, regions_table
@@ -41,7 +42,8 @@ class Audit(Value):
 
     `memory_bytes` is the most that judging takes at once, `memory` how it comes about; both
     are None, and `dispatch` empty, where `not_profiled` says why PyTorch could not be watched.
-    `not_listed` says why a model's regions are not known.
+    `not_listed` says why a model's regions are not known. Where a model cannot be traced as a
+    whole, `parts` are the submodules that can be, and `untraced` what keeps the rest with PyTorch.
     """
 
     task: TaskSummary
@@ -54,6 +56,8 @@ class Audit(Value):
     not_profiled: str = ""
     regions: ModelRegions | None = None
     not_listed: str = ""
+    parts: tuple[Part, ...] = ()
+    untraced: tuple[Untraced, ...] = ()
 
 
 def audit(
@@ -125,6 +129,8 @@ def audit_of(task: Task, floor: float, seen: "DispatchSeen", how: str = "") -> A
         memory_bytes=seen.needs.judge_bytes if seen.needs else None,
         memory=seen.needs,
         not_profiled=seen.failure,
+        parts=task.parts,
+        untraced=task.untraced,
     )
 
 
@@ -151,6 +157,10 @@ def tell(task: Task, found: Audit, device: str) -> None:
         grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
     if found.not_listed:
         grid.add_row("regions", Text(f"not seen: {one_line(found.not_listed, 200)}"))
+    for words in part_words(found.parts):
+        grid.add_row("traced", Text(words))
+    for words in untraced_words(found.untraced):
+        grid.add_row("PyTorch's", Text(words))
     for badge in found.badges:
         name = badge.name.replace("_", " ")
         style = "bold yellow" if badge.proves_little else "yellow"
@@ -159,6 +169,30 @@ def tell(task: Task, found: Audit, device: str) -> None:
     out.print(grid)
     if found.regions is not None:
         out.print(regions_table(found.regions))
+
+
+def part_words(parts: tuple[Part, ...]) -> list[str]:
+    """The parts of a model by their class, a line each."""
+    kinds = dict.fromkeys(part.kind for part in parts)
+    paths = {kind: [plain(part.path) for part in parts if part.kind == kind] for kind in kinds}
+    return [f"{plain(kind)}: {_listed(paths[kind])}" for kind in kinds]
+
+
+def untraced_words(untraced: tuple[Untraced, ...]) -> list[str]:
+    """What stays as it is and why, equal ones together."""
+    kinds = dict.fromkeys((item.kind, item.why) for item in untraced)
+    paths = {
+        kind: [plain(item.path) or "itself" for item in untraced if (item.kind, item.why) == kind]
+        for kind in kinds
+    }
+    return [
+        f"{plain(kind)} ({_listed(paths[kind, why])}): {one_line(why, 200)}" for kind, why in kinds
+    ]
+
+
+def _listed(paths: list[str]) -> str:
+    more = len(paths) - SHOWN_KERNELS
+    return ", ".join(paths[:SHOWN_KERNELS]) + (f" and {more} more" if more > 0 else "")
 
 
 def memory_words(needs: MemoryNeeds) -> str:

@@ -22,6 +22,7 @@ from kernelwright.tools.candidates.plan.vocabulary import (
     OPERATORS,
     PLAIN_LAUNCH,
     PROPERTIES,
+    REFERENCE,
     RESERVED,
     TENSOR_MAP,
     TENSOR_MAP_KEYWORDS,
@@ -64,6 +65,10 @@ class Calls:
                 if not any(call is one for one in self._maps):
                     words = "tensor_map stands among the args of a launch only"
                     raise ContractError(call.lineno, TENSOR_MAP, words)
+            case ast.Name(id=name) if name == REFERENCE:
+                if call.keywords or _starred(call.args) or not call.args:
+                    words = "the form is reference(x, y), with the arguments of forward"
+                    raise ContractError(call.lineno, REFERENCE, words)
             case ast.Name(id=name):
                 self._helper(call, name)
             case ast.Attribute() as function if operator_path(function):

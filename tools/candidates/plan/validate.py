@@ -18,7 +18,13 @@ from kernelwright.tools.candidates.plan.expressions import (
     kind,
     refuse,
 )
-from kernelwright.tools.candidates.plan.vocabulary import ADMITTED, RESERVED, STATEMENTS
+from kernelwright.tools.candidates.plan.vocabulary import (
+    ADMITTED,
+    PART,
+    REFERENCE,
+    RESERVED,
+    STATEMENTS,
+)
 from kernelwright.tools.types import Value
 
 _MAX_CHARACTERS = 200_000
@@ -95,6 +101,9 @@ class _Validator:
         if (prepare := functions.get("prepare")) is not None:
             self._function(prepare)
             self._expressions.prepared = _returned_names(prepare)
+        for name, function in functions.items():
+            if name.startswith(PART):
+                self._part(function)
         forward = functions["forward"]
         self._function(forward)
         calls = self._expressions.calls
@@ -111,16 +120,26 @@ class _Validator:
     def _functions(self, tree: ast.Module) -> dict[str, ast.FunctionDef]:
         found: dict[str, ast.FunctionDef] = {}
         for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef) and statement.name in ("forward", "prepare"):
+            if isinstance(statement, ast.FunctionDef) and is_function_name(statement.name):
                 if statement.name in found:
                     refuse(statement, "structure", f"{statement.name} is defined twice")
                 found[statement.name] = statement
             elif not _is_text(statement):
-                words = "a plan holds `def forward(...)` and at most `def prepare(weights)`"
+                words = (
+                    "a plan holds `def forward(...)`, at most `def prepare(weights)`, and for a "
+                    "model in parts `def part_0(...)` and so on"
+                )
                 refuse(statement, "structure", words)
         if "forward" not in found:
             raise ContractError(0, "structure", "the plan has no `def forward(...)`")
         return found
+
+    def _part(self, function: ast.FunctionDef) -> None:
+        """A part is computed without the whole that calls it."""
+        self._function(function)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id in (REFERENCE, "update"):
+                refuse(node, "structure", f"{function.name} may not call {node.id}")
 
     def _function(self, function: ast.FunctionDef) -> None:
         self._inside = function.name
@@ -210,6 +229,12 @@ class _Validator:
                     self._target(part)
             case _:
                 refuse(target, "assignment", "only names can be assigned")
+
+
+def is_function_name(name: str) -> bool:
+    """Whether a plan may define a function of that name."""
+    number = name.removeprefix(PART)
+    return name in ("forward", "prepare") or (number != name and number.isdecimal())
 
 
 def _returned_names(prepare: ast.FunctionDef) -> tuple[str, ...]:

@@ -41,11 +41,25 @@ KEYWORDS: Mapping[str, frozenset[str]] = {
 # What stands among the arguments of a launch alone, and what it may be told besides its tensor.
 TENSOR_MAP = "tensor_map"
 TENSOR_MAP_KEYWORDS = frozenset({"box", "shape", "strides", "offset", "swizzle"})
+# The model's own forward, where it is the user's code that calls what a plan computes: functions
+# of these names, which stand for the task's parts by their number.
+REFERENCE, PART = "reference", "part_"
 CONSTANTS = frozenset({"inf", "nan"})
 # Helpers whose result is a number whatever they are given.
 NUMERIC_HELPERS = frozenset({"ceil_div", "min", "max", "int", "float", "abs", "len", "prod"})
 RESERVED = frozenset(
-    {*HELPERS, *CONSTANTS, TENSOR_MAP, "launch", "update", "range", "aten", "weights", "prepared"}
+    {
+        *HELPERS,
+        *CONSTANTS,
+        TENSOR_MAP,
+        REFERENCE,
+        "launch",
+        "update",
+        "range",
+        "aten",
+        "weights",
+        "prepared",
+    }
 )
 
 # Reading a tensor without calling anything.

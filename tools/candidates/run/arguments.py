@@ -52,6 +52,19 @@ class Loader(Protocol):
         ...
 
 
+class Host(Protocol):
+    """Runs a model that is traced in parts."""
+
+    def __call__(
+        self,
+        arguments: Sequence[object],
+        weights: Mapping[str, torch.Tensor],
+        forwards: Mapping[int, Callable[..., object]],
+    ) -> object:
+        """The flat result, with these forwards in the place of the task's parts' own."""
+        ...
+
+
 class Allocator(Protocol):
     """Gives uninitialised, contiguous tensors to `empty`, `zeros` and their relatives."""
 

@@ -18,10 +18,11 @@ from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
 from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
 from kernelwright.tools.candidates.plan.validate import parse_plan
-from kernelwright.tools.candidates.plan.vocabulary import TENSOR_MAP
+from kernelwright.tools.candidates.plan.vocabulary import PART, REFERENCE, TENSOR_MAP
 from kernelwright.tools.candidates.run.arguments import (
     Allocator,
     Extent,
+    Host,
     Launcher,
     Loader,
     TorchAllocator,
@@ -120,6 +121,7 @@ class PlanRunner:
         device: As torch names it ("cuda:0", "cpu").
         allocator: Where the plan's memory comes from; torch's own when None.
         operators: Library operators admitted.
+        host: Runs the model with the plan's parts in it; None where a task has none.
 
     Raises:
         ContractError: When kernel or plan break the contract.
@@ -136,11 +138,12 @@ class PlanRunner:
         allocator: Allocator | None = None,
         *,
         operators: frozenset[str] = ADMITTED,
+        host: Host | None = None,
     ):
         self.source = source
         self.plan = validate_plan(candidate.plan, self.source, operators)
         self.device = _indexed(torch.device(device))
-        self._allocator = allocator or TorchAllocator()
+        self._allocator, self._host = allocator or TorchAllocator(), host
         settings = complete_settings(self.source, candidate.settings)
         self._namespace: dict[str, object] = {"__slice": slice, **GUARDS}
         self._namespace["__builtins__"] = dict(BUILTINS)
@@ -288,8 +291,21 @@ class PlanRunner:
         exec(compile(tree, _FILE, "exec"), self._namespace)
         forward, prepare = self._namespace["forward"], self._namespace.get("prepare")
         assert callable(forward)
+        names = [item.name for item in functions if item.name.startswith(PART)]
+        self._parts = {int(n.removeprefix(PART)): self._callable(n) for n in names}
         self._forward: Callable[..., object] = forward
         self._prepare: Callable[..., object] | None = prepare if callable(prepare) else None
+
+    def _callable(self, name: str) -> Callable[..., object]:
+        found = self._namespace[name]
+        assert callable(found)
+        return found
+
+    def _reference(self, *args: object) -> object:
+        """The model's own forward, with the plan's parts in it."""
+        if self._host is None:
+            raise LaunchRefused("reference(...) is for models that are traced in parts")
+        return self._host(args, self._weights, self._parts)
 
     def _helpers(self) -> dict[str, Callable[..., object]]:
         return {
@@ -303,6 +319,7 @@ class PlanRunner:
                 number(value)
             ),
             "update": self._update,
+            REFERENCE: self._reference,
             TENSOR_MAP: TensorMaps(),
         }
 

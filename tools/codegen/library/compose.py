@@ -26,7 +26,7 @@ from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.tasks.regions import in_order, keeps_layout
 from kernelwright.tools.types import Candidate, Graph, LanguageName, Node, Ref, Scalar
 from kernelwright.tools.types.graph import base, refs
-from kernelwright.tools.types.outline import Region, RegionClass
+from kernelwright.tools.types.outline import Outline, Region, RegionClass
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 _DECLARED = re.compile(r"^[ \t]*// (?:tune|require):.*\n?", re.MULTILINE)
@@ -69,6 +69,50 @@ def compose(
     kernel = _kernel([fitted[part.of.name] for part in parts])
     plan = writer.plan(list(in_order(graph, at_home)))
     validate_plan(plan, parse_kernel(kernel, language))
+    return _candidate(language, kernel, plan, parts)
+
+
+def compose_in_parts(
+    outline: Outline,
+    parts: Sequence[Part],
+    parameters: Sequence[str],
+    language: LanguageName,
+) -> Candidate:
+    """One candidate for a model that is traced in parts: a function for each that has a kernel.
+
+    Args:
+        outline: with the graphs of the task's parts.
+        parts: see `compose`.
+        parameters: see `compose`.
+        language: see `compose`.
+
+    Raises:
+        ComposeError: see `compose`.
+        ContractError: see `compose`.
+    """
+    fitted = {part.of.name: _Fitted.of(part) for part in parts}
+    kernel = _kernel(list(fitted.values()))
+    functions: list[str] = []
+    for number, graph in enumerate(outline.parts):
+        inside = {node.name for node in graph.nodes}
+        at_home = {
+            region: fitted[part.of.name]
+            for part in parts
+            for region in part.of.regions
+            if region.nodes[0] in inside
+        }
+        if at_home:
+            text = _Writer(graph, at_home, graph.inputs).plan(list(in_order(graph, at_home)))
+            if not text.startswith("def forward("):
+                raise ComposeError("its plan prepares weights, which parts of a model do not")
+            functions.append(text.replace("def forward(", f"def part_{number}(", 1))
+    listed = ", ".join(parameters)
+    plan = "\n\n".join([*functions, f"def forward({listed}):\n    return reference({listed})\n"])
+    validate_plan(plan, parse_kernel(kernel, language))
+    return _candidate(language, kernel, plan, parts)
+
+
+def _candidate(language: LanguageName, kernel: str, plan: str, parts: Sequence[Part]) -> Candidate:
     return new_candidate(
         language,
         kernel,

@@ -35,7 +35,9 @@ def main(asked: Path, limit_s: int) -> None:
     )
     arguments = runtime.draw(Draw("task", request.seed))
     weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
-    runner = load_candidate(request.candidate, request.built, runtime.device)
+    runner = load_candidate(
+        request.candidate, request.built, runtime.device, host=runtime.reference.host
+    )
     runner.prepare(weights)
     runner(arguments, weights)
     torch.cuda.synchronize()

@@ -173,7 +173,9 @@ def plan_runner(
 ) -> PlanRunner:
     """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
     try:
-        return load_candidate(candidate, built, runtime.device, allocator=memory)
+        return load_candidate(
+            candidate, built, runtime.device, allocator=memory, host=runtime.reference.host
+        )
     except (ContractError, LaunchRefused, DeviceError) as error:
         raise rejection(error) from error
 

@@ -161,9 +161,11 @@ class TaskRuntime:
         if seconds > _PATIENCE_S:
             raise refuse(f"one forward would take about {seconds:.0f} s here")
         from kernelwright.tools.tasks.outline import outline_of
+        from kernelwright.tools.tasks.parts_outline import outline_in_parts
 
         arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "outline")))
-        return outline_of(self.runtime.reference, self.task, arguments, ADMITTED)
+        outlined = outline_in_parts if self.task.parts else outline_of
+        return outlined(self.runtime.reference, self.task, arguments, ADMITTED)
 
 
 def timed_baseline(task_runtime: TaskRuntime, name: str, meter: Meter) -> Baseline:

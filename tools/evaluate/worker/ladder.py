@@ -218,7 +218,13 @@ class Ladder:
         runtime, request = self._task_runtime.runtime, self._request
         self._steps.begin("inputs")
         memory = SpoiltMemory(runtime.device)
-        runner = load_candidate(request.candidate, request.built, runtime.device, allocator=memory)
+        runner = load_candidate(
+            request.candidate,
+            request.built,
+            runtime.device,
+            allocator=memory,
+            host=runtime.reference.host,
+        )
         weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
         self._steps.candidate_runs("the candidate prepares")
         watch = stopwatch(runtime.device)
@@ -256,7 +262,12 @@ class Ladder:
         if not self._rules.has(Defence.COVERAGE):
             return None, ""
         device, inputs = self._task_runtime.runtime.device, self._task_runtime.harness.sets[0]
-        runner = load_candidate(self._request.candidate, self._request.built, device)
+        runner = load_candidate(
+            self._request.candidate,
+            self._request.built,
+            device,
+            host=self._task_runtime.runtime.reference.host,
+        )
         runner.prepare(weights)
         return coverage(lambda: runner(inputs, weights), runner, device)
 

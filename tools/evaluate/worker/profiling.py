@@ -77,7 +77,9 @@ def recorded(task_runtime: TaskRuntime, request: RecordRequest) -> LaunchesRecor
     try:
         arguments = runtime.draw(Draw("task", request.seed))
         weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
-        runner = load_candidate(request.candidate, request.built, runtime.device)
+        runner = load_candidate(
+            request.candidate, request.built, runtime.device, host=runtime.reference.host
+        )
         runner.prepare(weights)
         with Path(LAUNCHES).open("wb") as file:
             recorder = _Recorder(file, runner.source.functions)
@@ -257,7 +259,12 @@ _COPIES = ("memcpy", "memset")
 def profiled(task_runtime: TaskRuntime, request: ProfileRequest) -> Profiled:
     """The times of every kernel in a call, or why there are none."""
     try:
-        runner = load_candidate(request.candidate, request.built, task_runtime.runtime.device)
+        runner = load_candidate(
+            request.candidate,
+            request.built,
+            task_runtime.runtime.device,
+            host=task_runtime.runtime.reference.host,
+        )
         weights = {name: w.clone() for name, w in task_runtime.runtime.reference.weights().items()}
         runner.prepare(weights)
         if task_runtime.runtime.device == "cuda":
