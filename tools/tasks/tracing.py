@@ -30,6 +30,7 @@ from kernelwright.tools.tasks.modules import argument_names, build_module
 from kernelwright.tools.tasks.packing import flattened
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors
 from kernelwright.tools.tasks.refusals import message
+from kernelwright.tools.tasks.shapes import tied
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
     Entry,
@@ -95,12 +96,24 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
         # A part that is already under torch.compile must be seen through, not run.
         stance = torch.compiler.set_stance("force_eager")
         with stance, quiet_fake_tensors(), _precision_of_one_file():
-            return _trace(source, str(Path(path).absolute()), policy)
+            return _at_all_sizes(source, str(Path(path).absolute()), policy)
     except RefusedError as refused:
         return refused.refusal
     except (MemoryError, RecursionError, torch.OutOfMemoryError) as error:
         said = message(error) or type(error).__name__
         return Refusal(sentence=f"Tracing ran out of memory or depth: {said}.", exit_status=3)
+
+
+def _at_all_sizes(source: str, path: str, policy: TracePolicy) -> Task:
+    """The task; where it shall serve other sizes, with what changes together when they do."""
+    task = _trace(source, path, policy)
+    if not policy.shapes:
+        return task
+
+    def traced(inputs: tuple[str, ...]) -> Task:
+        return _trace(source, path, policy.model_copy(update={"inputs": inputs}))
+
+    return task.model_copy(update={"dimensions": tied(policy.shapes, task, traced)})
 
 
 def _trace(source: str, path: str, policy: TracePolicy) -> Task:
