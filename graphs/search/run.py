@@ -35,6 +35,7 @@ from kernelwright.graphs.search.run_terms import (
 )
 from kernelwright.graphs.search.second_chances import keep_second_chances
 from kernelwright.graphs.search.session import WENT_ON, run_session, started
+from kernelwright.graphs.search.shapes import with_shapes
 from kernelwright.graphs.search.summary import summarise
 from kernelwright.graphs.search.tool_book import keep_tools
 from kernelwright.profiles.load import Hardware, Models, SearchProfile
@@ -137,7 +138,7 @@ async def start_search(
             agents = make_agents or agents_for(models)
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare
-            return await run_session(context, resumed=False)
+            return await with_shapes(context, await run_session(context, resumed=False))
         finally:
             archive.close()
 
@@ -190,7 +191,7 @@ async def resume_search(
             agents = make_agents or agents_for(models or models_of(archive))
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare
-            return await run_session(context, resumed=True)
+            return await with_shapes(context, await run_session(context, resumed=True))
     finally:
         archive.close()
 

@@ -12,6 +12,7 @@ from kernelwright.graphs.run_view.events import EVENT
 from kernelwright.graphs.run_view.figures import best_baseline, choose, figure_of
 from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.shapes import sized_result
 from kernelwright.tools.archive import Archive, RunError, Standing
 from kernelwright.tools.export import ExportRefusedError, Material
 from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase
@@ -39,6 +40,8 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
     if record.baselines is None:
         raise RunError(f"run {record.id} has not measured its baselines yet; resume it first")
     view = view_of(archive)
+    if candidate is None and (sized := _sized(archive, view, forced=forced)) is not None:
+        return sized
     found = archive.candidate(
         _named(record.id, view, candidate) if candidate else _best(record.id, view)
     )
@@ -55,6 +58,27 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
         summary=record.summary,
         forced=forced,
     )
+
+
+def _sized(archive: Archive, view: RunView, *, forced: bool) -> Material | None:
+    """What serves more sizes than the best does, where that may be exported as the best may."""
+    record, found = archive.record(), sized_result(archive)
+    if found is None or found.candidate is None or found.evaluation is None:
+        return None
+    if record.baselines is None or view.best is None or view.best.id != found.winner:
+        return None
+    made = Material(
+        task=record.task,
+        candidate=found.candidate,
+        name=f"{view.name_of(found.winner)} for {found.served.asked}",
+        evaluation=found.evaluation,
+        baselines=record.baselines,
+        hardware=record.hardware,
+        summary=record.summary,
+        forced=forced,
+        shapes=found.served.verified,
+    )
+    return made if made.improved or forced else None
 
 
 def _named(run: str, view: RunView, name: str) -> str:

@@ -177,6 +177,7 @@ class JudgeRequest(Value):
     compare_to: tuple[str, ...] = ()
     best_ms: float | None = None
     compiled: tuple[Path, ...] = ()
+    timed: bool = True
 
 
 class OpenProfilerRequest(Value):

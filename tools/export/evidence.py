@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.findings import timed, verified
 from kernelwright.tools.export import gradients
+from kernelwright.tools.export.dispatch import served_words
 from kernelwright.tools.export.guards import Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
@@ -29,6 +30,7 @@ from kernelwright.tools.types import (
     WeightSpec,
 )
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.shapes import VerifiedShapes
 
 _NOTHING: Mapping[str, bytes] = {}
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
@@ -67,6 +69,7 @@ class EvidenceFile(BaseModel):
     baselines: Baselines
     hardware: Hardware
     summary: Summary | None
+    shapes: VerifiedShapes | None
     versions: dict[str, str]
     platform: str
     python: str
@@ -97,6 +100,7 @@ def evidence(
         baselines=material.baselines,
         hardware=material.hardware,
         summary=material.summary,
+        shapes=material.shapes,
         versions={name: found for name in PACKAGES if (found := _version(name))},
         platform=platform.platform(),
         python=platform.python_version(),
@@ -139,6 +143,8 @@ def verification(material: Material, folder: str = "") -> str:
             conditions=condition_words(comparisons[0].conditions) if comparisons else [],
             reads=_reads(material),
             gradients=gradients.words(material),
+            shapes=material.shapes,
+            served=served_words(material.shapes, material.task) if material.shapes else [],
             unverified=language_of(material.candidate)
             .export(material.hardware.architecture)
             .not_verified,

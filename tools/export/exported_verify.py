@@ -60,6 +60,7 @@ class Pair:
         self.evidence, self.device = evidence, device
         self.exported = load_module("module")
         self.module, self.reference = self._build(0)
+        self.sizes: list[int] | None = None  # of the dimensions; None for the example's
 
     def _build(self, seed: int) -> tuple[nn.Module, nn.Module]:
         entry, theirs = self.evidence["task"]["entry"], self.exported.reference
@@ -100,7 +101,9 @@ class Pair:
         torch.manual_seed(seed)
         task = self.evidence["task"]
         own = getattr(self.exported.reference, "get_inputs", None)
-        if own is not None and not task["input_override"] and not packs(self.exported):
+        if self.sizes is not None:
+            values = [drawn(spec) for spec in at_sizes(self.evidence, self.sizes)]
+        elif own is not None and not task["input_override"] and not packs(self.exported):
             values = list(own())
         else:
             values = [drawn(spec) for spec in task["inputs"]]
@@ -110,6 +113,15 @@ class Pair:
             else value
             for value in values
         ]
+
+
+def at_sizes(evidence: dict[str, Any], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """The inputs' specifications with those sizes of the dimensions that may change."""
+    specs = copy.deepcopy(evidence["task"]["inputs"])
+    for dimension, size in zip(evidence["shapes"]["dimensions"], sizes, strict=True):
+        for number, axis in dimension["places"]:
+            specs[number]["tensor"]["shape"][axis] = size
+    return list(specs)
 
 
 def packs(exported: Any) -> bool:
@@ -254,6 +266,21 @@ def verify(pair: Pair) -> bool:
     return fine
 
 
+def verify_sizes(pair: Pair) -> bool:
+    """Compare at every other size that was verified; says each, and whether all were right."""
+    shapes, fine = pair.evidence["shapes"], True
+    for check in shapes["checks"] if shapes else ():
+        pair.sizes = check["sizes"]
+        ratio, wrong = worst_ratio(pair, pair.inputs(1, lambda x: x))
+        named = zip(shapes["dimensions"], pair.sizes, strict=True)
+        name = ", ".join(f"{dimension['name']}={size}" for dimension, size in named)
+        verdict = f"  WRONG: {wrong}" if wrong else ""
+        say(f"  {name:<26} error {ratio:.2f} times the reference's{verdict}")
+        fine = fine and not wrong
+    pair.sizes = None
+    return fine
+
+
 class Clock:
     """Times one call in milliseconds; on a GPU with events and a flushed cache.
 
@@ -391,7 +418,7 @@ def main() -> int:
         if pair.exported.kernels_for(index) is None:
             return 3  # the module has said why
         say("Correctness, against the reference in float64:")
-        if not verify(pair):
+        if not verify(pair) or not verify_sizes(pair):
             return 1
         if chosen.no_timing:
             return 0

@@ -22,6 +22,7 @@ from kernelwright.tools.types import (
     WeightSpec,
 )
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.shapes import VerifiedShapes
 
 
 class ExportRefusedError(ValueError):
@@ -33,7 +34,7 @@ class Material(Value):
 
     `forced` says that the person wants the export although it is not faster, or computes in less
     than was asked; the export then says so itself. `name` is what people call the candidate in its
-    run, such as `v7`.
+    run, such as `v7`. `shapes` are the sizes beside the example's that it was verified for.
     """
 
     task: Task
@@ -44,6 +45,7 @@ class Material(Value):
     summary: Summary | None = None
     forced: bool = False
     name: str = ""
+    shapes: VerifiedShapes | None = None
 
     @property
     def improved(self) -> bool:
@@ -197,22 +199,25 @@ def weight_path(weight: WeightSpec) -> str:
     return "self" + "".join(f"._modules[{part!r}]" for part in modules) + f".{where}[{last!r}]"
 
 
-def eager_conditions(item: Argument, device_type: str) -> list[str]:
-    """That a tensor is like the verified one, in a call of PyTorch's usual kind."""
+def eager_conditions(item: Argument, device_type: str, sizes: str) -> list[str]:
+    """That a tensor is like the verified one, in a call of PyTorch's usual kind.
+
+    `sizes` is the condition on its shape.
+    """
     name = item.name
     return [
         f"type({name}) in PLAIN and {name}.is_{device_type} and {name}.dtype is torch.{item.dtype}",
-        f"{name}.shape == {item.shape} and {layout_condition(item)}",
+        f"{sizes} and {layout_condition(item)}",
         f"not {name}.data_ptr() % {ALIGNMENT_BYTES}",
     ]
 
 
-def traced_conditions(item: Argument, device_type: str) -> list[str]:
+def traced_conditions(item: Argument, device_type: str, sizes: str) -> list[str]:
     """The same where torch.compile looks on and there is no memory yet."""
     name = item.name
     return [
         f'{name}.device.type == "{device_type}" and {name}.dtype is torch.{item.dtype}',
-        f"{name}.shape == {item.shape} and {layout_condition(item)}",
+        f"{sizes} and {layout_condition(item)}",
     ]
 
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.export import gradients, guards, plan_python
+from kernelwright.tools.export.dispatch import Dispatch
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.export.render_parts import in_parts
 from kernelwright.tools.languages import language_of
@@ -224,6 +225,7 @@ def values(material: Material) -> dict[str, object]:
     checked = validate_plan(candidate.plan, source)
     names, inputs, weights = _arguments(task, checked)
     tensors = [*inputs, *weights]
+    dispatch = Dispatch(task, material.shapes, names)
     if not names or not tensors:
         raise ExportRefusedError("a forward without inputs cannot be exported")
     device_type = language.spec.device
@@ -282,19 +284,32 @@ def values(material: Material) -> dict[str, object]:
         "has_buffers": any(item.is_buffer for item in weights),
         "updated": updated,
         "outputs": outputs,
-        "operator_outputs": [*outputs, *updated],
+        "operator_outputs": [
+            *({"shape": dispatch.output(n, o), "dtype": o.dtype} for n, o in enumerate(outputs)),
+            *({"shape": item.shape, "dtype": item.dtype} for item in updated),
+        ],
+        "served": material.shapes is not None,
+        "sizes": [dispatch.sizes(item) for item in tensors],
         "schema_results": _schema([*outputs, *updated]),
         "single": single,
         **_packed(task, names),
         "tensor_names": tensor_names,
         "eager_conditions": [
             *scalars,
-            *(line for item in tensors for line in guards.eager_conditions(item, device_type)),
+            *(
+                line
+                for item in tensors
+                for line in guards.eager_conditions(item, device_type, dispatch.condition(item))
+            ),
             *together,
         ],
         "traced_conditions": [
             *scalars,
-            *(line for item in tensors for line in guards.traced_conditions(item, device_type)),
+            *(
+                line
+                for item in tensors
+                for line in guards.traced_conditions(item, device_type, dispatch.condition(item))
+            ),
             *(condition.replace("get_device()", "device") for condition in together),
         ],
         "gradients": [f"{t.name}.requires_grad" for t in tensors if t.differentiable] or ["False"],

@@ -37,6 +37,7 @@ from kernelwright.tools.tasks.packing import flattened, taken_apart
 from kernelwright.tools.tasks.parts import find_parts, run_unseen, whole_graph
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, size_bytes
 from kernelwright.tools.tasks.refusals import message, user_code
+from kernelwright.tools.tasks.shapes import tied
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
     Entry,
@@ -53,6 +54,7 @@ from kernelwright.tools.types import (
     Task,
     TracePolicy,
     WeightSpec,
+    refuse,
 )
 from kernelwright.tools.types.task import Untraced
 
@@ -103,12 +105,27 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
         # A part that is already under torch.compile must be seen through, not run.
         stance = torch.compiler.set_stance("force_eager")
         with stance, quiet_fake_tensors(), _precision_of_one_file():
-            return _trace(source, str(Path(path).absolute()), policy)
+            return _at_all_sizes(source, str(Path(path).absolute()), policy)
     except RefusedError as refused:
         return refused.refusal
     except (MemoryError, RecursionError, torch.OutOfMemoryError) as error:
         said = message(error) or type(error).__name__
         return Refusal(sentence=f"Tracing ran out of memory or depth: {said}.", exit_status=3)
+
+
+def _at_all_sizes(source: str, path: str, policy: TracePolicy) -> Task:
+    """The task; where it shall serve other sizes, with what changes together when they do."""
+    task = _trace(source, path, policy)
+    if not policy.shapes:
+        return task
+    if task.parts:
+        words = "cannot be traced as a whole, so it is optimised for the example's sizes alone"
+        raise refuse(f"{task.name} {words} (without --shapes).")
+
+    def traced(inputs: tuple[str, ...]) -> Task:
+        return _trace(source, path, policy.model_copy(update={"inputs": inputs}))
+
+    return task.model_copy(update={"dimensions": tied(policy.shapes, task, traced)})
 
 
 def _trace(source: str, path: str, policy: TracePolicy) -> Task:

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from kernelwright.tools.types.graph import Graph, TensorSpec
 from kernelwright.tools.types.packing import CallPacking, Packing
+from kernelwright.tools.types.shapes import Dimension
 from kernelwright.tools.types.value import Value
 
 
@@ -128,7 +129,7 @@ class TracePolicy(Value):
     function without arguments that returns the module, with its weights.
     `project` is the folder around the file where the person named a folder, or sent one; else it is
     found by what lies there. With `evaluation` the module is put into evaluation mode, whatever its
-    constructor left it in.
+    constructor left it in. `shapes` names sizes beside the example's that it shall serve.
     """
 
     entry: str | None = None
@@ -136,6 +137,7 @@ class TracePolicy(Value):
     evaluation: bool = False
     project: str = ""
     inputs: tuple[str, ...] = ()
+    shapes: str = ""
     allow: tuple[Precision, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     timeout_s: float = 120.0
@@ -248,7 +250,8 @@ class Task(Value):
     file needs others, of a package that it is in or beside it. `batch` holds inputs that the person
     saved, and `state` the weights of a model that a function of the person's made. `parts` are
     there where the forward cannot be traced as a whole: `graph` then is one call of the model, and
-    `untraced` says what keeps it from being more.
+    `untraced` says what keeps it from being more. `dimensions` are sizes of the inputs that shall
+    not stay the example's.
     """
 
     name: str
@@ -277,6 +280,7 @@ class Task(Value):
     state: ProjectFile | None = None
     parts: tuple[Part, ...] = ()
     untraced: tuple[Untraced, ...] = ()
+    dimensions: tuple[Dimension, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -43,6 +43,7 @@ from kernelwright.ui.cli.options import (
     Run,
     RunDir,
     Seconds,
+    Shapes,
     StartFrom,
     Target,
     Wait,
@@ -86,6 +87,7 @@ def optimize(
     build: Build = None,
     entry: Entry = None,
     inputs: Inputs = None,
+    shapes: Shapes = "",
     target: Device = Target.AUTO,
     search: Annotated[str, typer.Option(help=DEPTH_HELP)] = "standard",
     rounds: Rounds = None,
@@ -131,6 +133,7 @@ def optimize(
         regions=regions.value,
         fresh=fresh,
         evaluation=evaluation,
+        shapes=shapes,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
         makes=build is not None,
     )
@@ -193,6 +196,7 @@ def check(
     build: Build = None,
     entry: Entry = None,
     inputs: Inputs = None,
+    shapes: Shapes = "",
     target: Device = Target.AUTO,
     allow: Allow = None,
     record: Annotated[
@@ -218,6 +222,7 @@ def check(
         load_seconds=load_seconds,
         makes=build is not None,
         eval_mode=evaluation,
+        shapes=shapes,
     )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from rich.text import Text
 
 from kernelwright.graphs.run_view.events import VERDICT, one_line, plain
+from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.sizes import SizedTasks
 from kernelwright.tools.evaluate.findings import findings
 from kernelwright.tools.evaluate.foreign.intake import is_foreign, read_foreign
 from kernelwright.tools.evaluate.messages import Foreign
@@ -22,6 +24,8 @@ from kernelwright.tools.types import (
     Measurement,
     ModeTiming,
     Refusal,
+    RefusedError,
+    Task,
     TracePolicy,
     Value,
     Verdict,
@@ -115,6 +119,7 @@ def check(
     load_seconds: float = 60.0,
     makes: bool = False,
     eval_mode: bool = False,
+    shapes: str = "",
 ) -> None:
     """Judge a candidate, ours or foreign, as finalists of a search are judged."""
     check_json(json)
@@ -130,6 +135,7 @@ def check(
             load_seconds=load_seconds,
             makes=makes,
             eval_mode=eval_mode,
+            shapes=shapes,
         )
     )
     result = result_of(evaluation, baselines)
@@ -165,6 +171,7 @@ async def judged(
     load_seconds: float = 60.0,
     makes: bool = False,
     eval_mode: bool = False,
+    shapes: str = "",
 ) -> tuple[Evaluation, Baselines]:
     """What the judge finds; Complaint where candidate or file cannot be used."""
     file = existing_target(file)
@@ -172,6 +179,7 @@ async def judged(
         entry=entry,
         makes=makes,
         evaluation=eval_mode,
+        shapes=shapes,
         inputs=inputs,
         allow=allowed_precisions(allow),
         load_seconds=load_seconds,
@@ -183,6 +191,8 @@ async def judged(
         say.print(f"tracing {file}", style="dim", markup=False)
         task = await traced(executor, file, policy, quiet=quiet)
         if isinstance(candidate, Foreign):
+            if shapes:
+                raise Complaint("foreign code is checked at one shape; leave --shapes out")
             if task.call is not None:
                 raise Complaint(
                     f"{task.name} takes named or nested arguments, with which foreign code cannot "
@@ -194,7 +204,32 @@ async def judged(
         say.print("timing PyTorch", style="dim")
         baselines = await baselines_of(executor, task)
         say.print(f"judging candidate {candidate.id}", style="dim")
-        return await executor.evaluate(task, candidate, "certify"), baselines
+        found = await executor.evaluate(task, candidate, "certify")
+        if task.dimensions and found.verdict is Verdict.CORRECT:
+            say.print(f"judging it at other sizes: {shapes}", style="dim", markup=False)
+            found = await at_other_sizes(executor, task, policy, candidate, found)
+        return found, baselines
+
+
+async def at_other_sizes(
+    executor: Executor, task: Task, policy: TracePolicy, candidate: Candidate, found: Evaluation
+) -> Evaluation:
+    """The evaluation with what the judge found at the sizes that the policy names.
+
+    A candidate that is wrong at one of them has the verdict that it has there.
+    """
+    sizes = SizedTasks(executor, task, policy, 1)
+    try:
+        await sizes.read(sizes.ends)
+        checks, wrong = await sizes.checked(candidate)
+    except RefusedError as refused:
+        raise Complaint(refused.refusal.sentence) from None
+    looked = ", ".join(sizes.words(check.sizes) for check in checks if not wrong)
+    update: dict[str, object] = {"shapes": f"{policy.shapes}, verified at {looked}"}
+    if wrong:
+        last = checks[-1]
+        update = {"verdict": last.verdict, "reason": wrong, "shapes": f"not {policy.shapes}"}
+    return found.model_copy(update={"verification": found.verification.model_copy(update=update)})
 
 
 def compared(evaluation: Evaluation) -> Baselines:

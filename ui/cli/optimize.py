@@ -67,6 +67,7 @@ class SearchOptions:
     regions: RegionsChoice = "auto"
     fresh: bool = False
     evaluation: bool = False
+    shapes: str = ""
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -110,6 +111,7 @@ def prepared(
         allow=allowed_precisions(options.allow),
         load_seconds=options.load_seconds,
         evaluation=options.evaluation,
+        shapes=options.shapes,
     )
     check_places(options, home)
     start = read_start(options.start_from) if options.start_from else None
@@ -269,7 +271,11 @@ def with_export(summary: Summary, home: Path | None, output: Path, *, force: boo
     """Export the best, and say so in the summary; ExportRefusedError where that may not be."""
     archive = Archive.open(summary.run, home)
     try:
-        path = take_home(material_of(archive, forced=force), output)
+        material = material_of(archive, forced=force)
+        path = take_home(material, output)
+        if summary.shapes is not None and summary.shapes.verified and material.shapes is None:
+            words = "what serves other sizes is not shown to be faster, and was not exported"
+            remarks().print(Text(f"for the example's sizes only: {words}", style="yellow"))
         summary = summary.model_copy(update={"export": str(path)})
         archive.record_summary(summary, archive.record().status)
         return summary
@@ -293,6 +299,8 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
         steps = {"then go on with": f"resume {summary.run}"}
     if summary.status == "not_settled":
         steps = {"measure again": f"measure {summary.run}", **steps}
+    if summary.shapes is not None:
+        sys.stderr.write(f"sizes: {summary.shapes.words}\n")
     if summary.status == "improved" and summary.export is None:
         steps["take it home"] = f"export {summary.run} -o FOLDER"
     for words, step in steps.items():

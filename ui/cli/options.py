@@ -70,6 +70,13 @@ Inputs = Annotated[
         help="An input instead of get_inputs(), as 64x128:float32, one option each; or a .pt file."
     ),
 ]
+Shapes = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZES",
+        help="Serve these sizes too, as batch=1..64,x[1]=128|512; others call the reference.",
+    ),
+]
 Device = Annotated[Target, typer.Option(help="Which kind of device.")]
 Json = Annotated[str | None, typer.Option(help="Write the result as JSON here; - for stdout.")]
 RunDir = Annotated[

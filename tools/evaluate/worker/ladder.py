@@ -206,7 +206,7 @@ class Ladder:
             compiler_log=self._request.built.log,
             stages=self._stages,
         )
-        if verification.verdict is not Verdict.CORRECT:
+        if verification.verdict is not Verdict.CORRECT or not self._request.timed:
             return evaluation
         try:
             return self._time(evaluation)

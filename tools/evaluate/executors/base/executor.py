@@ -218,6 +218,17 @@ class Executor(ABC):
         """The forward as PyTorch runs it, with the time of every operator."""
         return OutlineSeen(failure="this device is somewhere else")
 
+    async def retrace(self, task: Task, policy: TracePolicy) -> Task | Refusal:
+        """The text that a task was read from, read again with another policy."""
+        return Refusal(sentence="Other sizes are not read where the device is somewhere else.")
+
+    async def prove(self, task: Task, candidate: Candidate) -> Evaluation | None:
+        """Whether a candidate is right, on every distribution, untimed; None where nobody can say.
+
+        It is for checking a candidate at other sizes than those that it was certified at.
+        """
+        return None
+
     def compile_ahead(self, wanted: bool) -> None:
         """Whether torch.compile begins as soon as a file was read, or when it is asked for."""
         return

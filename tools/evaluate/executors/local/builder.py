@@ -283,6 +283,10 @@ class Reading:
         found = await asyncio.to_thread(find, path, policy)
         return found if isinstance(found, Refusal) else await self._read(found)
 
+    async def retrace(self, task: Task, policy: TracePolicy) -> Task | Refusal:
+        """The text that a task was read from, read again with another policy."""
+        return await self._read(Found(source=task.source, path=Path(task.path), policy=policy))
+
     async def audit(self, task: Task) -> Task | Refusal:
         """Run the task on the device it is for, and badge it where being right proves little."""
         shop = self._shop

@@ -132,6 +132,21 @@ class Certification:
         self._note_best(task, evaluation)
         return evaluation
 
+    async def proved(self, task: Task, candidate: Candidate, built: Built) -> Evaluation:
+        """Verify a candidate as closely as a finalist, and time nothing."""
+        request = JudgeRequest(
+            task=task,
+            hardware=await self._shop.hardware(),
+            rules=self._shop.rules,
+            candidate=candidate,
+            built=built,
+            effort="certify",
+            seed=self._shop.fresh_seed(task, candidate.id),
+            timed=False,
+        )
+        async with self._shop.undisturbed():
+            return await self._climb(request)
+
     async def _certified(self, request: JudgeRequest) -> Evaluation:
         evaluation = await self._fresh(request)
         if suspicious(evaluation, self._shop.rules):

@@ -150,6 +150,17 @@ class LocalExecutor(Executor):
         """Turn a user's file into a task, and leave open whether that proves anything."""
         return await self._reading.read(path, policy)
 
+    async def retrace(self, task: Task, policy: TracePolicy) -> Task | Refusal:
+        """The text that a task was read from, read again with another policy."""
+        return await self._reading.retrace(task, policy)
+
+    async def prove(self, task: Task, candidate: Candidate) -> Evaluation | None:
+        """Whether a candidate is right, on every distribution, untimed."""
+        built = await self._compiling.of(candidate)
+        if isinstance(built, CompileFailure):
+            return not_compiled(candidate, built, self.isolation)
+        return await self._certification.proved(task, candidate, built)
+
     async def audit(self, task: Task) -> Task | Refusal:
         """Run the task on the device it is for, and badge it where being right proves little."""
         return await self._reading.audit(task)
