@@ -29,6 +29,7 @@ from kernelwright.tools.types import (
     WeightSpec,
 )
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.training import TrainingSummary
 
 _NOTHING: Mapping[str, bytes] = {}
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
@@ -67,6 +68,7 @@ class EvidenceFile(BaseModel):
     baselines: Baselines
     hardware: Hardware
     summary: Summary | None
+    training: TrainingSummary | None
     versions: dict[str, str]
     platform: str
     python: str
@@ -97,6 +99,7 @@ def evidence(
         baselines=material.baselines,
         hardware=material.hardware,
         summary=material.summary,
+        training=gradients.gradients_of(material).training,
         versions={name: found for name in PACKAGES if (found := _version(name))},
         platform=platform.platform(),
         python=platform.python_version(),
@@ -139,6 +142,7 @@ def verification(material: Material, folder: str = "") -> str:
             conditions=condition_words(comparisons[0].conditions) if comparisons else [],
             reads=_reads(material),
             gradients=gradients.words(material),
+            training=gradients.gradients_of(material).training,
             unverified=language_of(material.candidate)
             .export(material.hardware.architecture)
             .not_verified,

@@ -60,7 +60,7 @@ def outline_of(
     try:
         with torch.no_grad():
             given = _given(traced, placeholders, reference, arguments)
-            values = _values(traced.graph, given, names)
+            values = node_values(traced.graph, given, names)
             times = _times(traced.graph, given, reference.device)
             whole_ms = _whole_ms(reference, arguments)
     finally:
@@ -125,7 +125,7 @@ def _last_uses(graph: fx.Graph) -> Mapping[fx.Node, list[fx.Node]]:
     return last
 
 
-def _values(graph: fx.Graph, given: Env, names: Mapping[fx.Node, str]) -> dict[str, NodeSeen]:
+def node_values(graph: fx.Graph, given: Env, names: Mapping[fx.Node, str]) -> dict[str, NodeSeen]:
     """What the values of every tensor look like."""
     seen = {names[node]: _looked_at(names[node], value) for node, value in given.items()}
 

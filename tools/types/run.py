@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from kernelwright.tools.types.measurement import Clock, Paired, Phase
 from kernelwright.tools.types.outline import RegionShown
+from kernelwright.tools.types.training import TrainingSummary
 from kernelwright.tools.types.value import Value
 from kernelwright.tools.types.verdict import NOT_ISOLATED, Isolation, SpeedOutcome
 
@@ -111,7 +112,8 @@ class Summary(Value):
     `usd` is None where no price is known; `calls` counts questions to models, `models` names them.
     `waiting` is a run that paused for an answer or for results, `stopped_because` saying which.
     `phases` say where the judge's time went since the file was read; () where it is far away.
-    `regions` are those of a large model; () where it was searched as one.
+    `regions` are those of a large model; () where it was searched as one. `training` is of a
+    search for the gradients' kernels, None where nobody asked for one.
     """
 
     run: str
@@ -131,6 +133,7 @@ class Summary(Value):
     models: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     regions: tuple[RegionShown, ...] = ()
+    training: TrainingSummary | None = None
     export: str | None = None
 
 

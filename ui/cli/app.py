@@ -45,6 +45,7 @@ from kernelwright.ui.cli.options import (
     Seconds,
     StartFrom,
     Target,
+    Train,
     Wait,
     depth_help,
 )
@@ -105,6 +106,7 @@ def optimize(
     regions: ByRegions = ByRegion.AUTO,
     fresh: Fresh = False,
     evaluation: Evaluation = False,
+    train: Train = False,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -131,6 +133,7 @@ def optimize(
         regions=regions.value,
         fresh=fresh,
         evaluation=evaluation,
+        train=train,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
         makes=build is not None,
     )

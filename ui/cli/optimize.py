@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.text import Text
 
+from kernelwright.graphs.gradients.search import shares, with_backward
 from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
@@ -67,6 +68,7 @@ class SearchOptions:
     regions: RegionsChoice = "auto"
     fresh: bool = False
     evaluation: bool = False
+    train: bool = False
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -115,12 +117,14 @@ def prepared(
     start = read_start(options.start_from) if options.start_from else None
     models = chosen_models(options.models)
 
+    forward, backward = shares(profile) if options.train else (profile, profile)
+
     async def begin(listener: Listener, control: Control) -> Summary | Refusal:
-        return await start_search(
+        found = await start_search(
             file,
             policy,
             target,
-            profile,
+            forward,
             seed=seed,
             home=home,
             listener=listener,
@@ -131,6 +135,12 @@ def prepared(
             models=models,
             prepare=None if start else by_regions(options.regions),
             fresh=options.fresh,
+        )
+        if isinstance(found, Refusal) or not options.train:
+            return found
+        sys.stderr.write("searching kernels for the gradients\n")
+        return await with_backward(
+            found, backward, seed=seed, home=home, models=models, choice=options.executor
         )
 
     return begin
@@ -284,6 +294,8 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
     out.print(result_card(story))
     if len(story.leaders) > 1:
         out.print(leaderboard(story))
+    if summary.training is not None:
+        out.print(Text(summary.training.words), soft_wrap=True)
     where = "" if home is None else f" --run-dir {home}"
     steps = {"all of it as a page": f"report {summary.run}"}
     if summary.status == "stopped":
