@@ -7,15 +7,17 @@ with the forward's run, and an export of that run then has both.
 
 from pathlib import Path
 
+from kernelwright.graphs.search.context import Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.run_terms import opened
 from kernelwright.graphs.search.summary import BACKWARD_TERM, BackwardSearch, material_of
 from kernelwright.profiles.load import Models, SearchProfile
-from kernelwright.tools.archive import Archive, RunRecord, default_home
+from kernelwright.tools.archive import Archive, default_home
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.export.gradients import gradients_of
 from kernelwright.tools.types import Refusal, TracePolicy
+from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.training import TrainingSummary
 
@@ -44,6 +46,8 @@ async def with_backward(
     models: Models | None = None,
     choice: ExecutorChoice | None = None,
     executor: Executor | None = None,
+    control: Control | None = None,
+    fresh: bool = False,
 ) -> Summary:
     """Search the backward of a run that has ended, and keep what came of it with that run.
 
@@ -55,6 +59,8 @@ async def with_backward(
         models: who thinks; the playbook by default.
         choice: which executor is made where none is given.
         executor: who evaluates.
+        control: the handle by which to stop it.
+        fresh: begin with nothing out of the library of kernels.
 
     Returns:
         The same summary with what is known of a training step.
@@ -67,7 +73,22 @@ async def with_backward(
         else:
             async with opened(executor, record.target, choice, seed) as judge:
                 folder = archive.folder / "backward"
-                found = await _searched(record, judge, profile, folder, seed, home, models)
+                seen = await judge.backward(record.task)
+                found = BackwardSearch(backward=seen.backward, why=seen.failure)
+                if seen.backward is not None:
+                    ended = await start_search(
+                        _written(folder, record.task.name, seen.backward.source),
+                        TracePolicy(allow=record.task.allow),
+                        record.target,
+                        profile,
+                        seed=seed,
+                        home=home or default_home(),
+                        executor=judge,
+                        models=models,
+                        control=control,
+                        fresh=fresh,
+                    )
+                    found = _ended(ended, seen.backward)
         archive.record_term(BACKWARD_TERM, found.model_dump_json())
         summary = summary.model_copy(update={"training": training(archive, found)})
         archive.record_summary(summary, record.status)
@@ -82,34 +103,12 @@ def _why_not(summary: Summary) -> str:
     return "" if summary.best is not None else "no kernels were found for the forward"
 
 
-async def _searched(
-    record: RunRecord,
-    judge: Executor,
-    profile: SearchProfile,
-    folder: Path,
-    seed: int,
-    home: Path | None,
-    models: Models | None,
-) -> BackwardSearch:
-    """An ordinary search over the backward's file."""
-    seen = await judge.backward(record.task)
-    if seen.backward is None:
-        return BackwardSearch(why=seen.failure)
-    path = _written(folder, record.task.name, seen.backward.source)
-    ended = await start_search(
-        path,
-        TracePolicy(allow=record.task.allow),
-        record.target,
-        profile,
-        seed=seed,
-        home=home or default_home(),
-        executor=judge,
-        models=models,
-    )
+def _ended(ended: Summary | Refusal, backward: Backward) -> BackwardSearch:
+    """What came of the search over the backward's file."""
     if isinstance(ended, Refusal):
-        return BackwardSearch(backward=seen.backward, why=ended.sentence)
+        return BackwardSearch(backward=backward, why=ended.sentence)
     why = "" if ended.best is not None else "no candidate for the backward was correct"
-    return BackwardSearch(run=ended.run, backward=seen.backward, why=why)
+    return BackwardSearch(run=ended.run, backward=backward, why=why)
 
 
 def _written(folder: Path, name: str, source: str) -> Path:

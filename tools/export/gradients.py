@@ -70,16 +70,24 @@ def is_own(material: Material) -> bool:
 def training_of(material: Material) -> TrainingSummary | None:
     """A step by kernels beside the reference's; None without a backward that is right."""
     own = material.backward
-    forward_ms = material.evaluation.median_ms
-    backward_ms = own.material.evaluation.median_ms if own is not None else None
-    if own is None or forward_ms is None or backward_ms is None:
+    forward = _over_eager(material)
+    backward = _over_eager(own.material) if own is not None else None
+    if own is None or forward is None or backward is None:
         return None
+    # Kernels and PyTorch's operators were timed in turns, in searches at different times: their
+    # ratios carry over to the times of one and the same hour, their milliseconds would not.
     return TrainingSummary(
         reference_forward_ms=own.found.forward_ms,
         reference_step_ms=own.found.step_ms,
-        forward_ms=forward_ms,
-        backward_ms=backward_ms,
+        forward_ms=own.found.eager_forward_ms / forward,
+        backward_ms=own.found.eager_backward_ms / backward,
     )
+
+
+def _over_eager(material: Material) -> float | None:
+    """Eager's time over the candidate's, timed in turns; None where it was not."""
+    compared = (c for c in material.evaluation.comparisons if c.baseline == "eager")
+    return next((item.ratio for item in compared), None)
 
 
 def _known(task: Task, plan: Plan) -> set[BackwardRead]:

@@ -27,7 +27,7 @@ from kernelwright.tools.types import RefusedError, Task, refuse
 from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead
 from kernelwright.tools.types.outline import Outline, Region
 
-_RUNS = 5
+_RUNS, _MOST_S = 20, 4.0
 
 Tensors = dict[BackwardRead, torch.Tensor]
 Pull = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
@@ -64,8 +64,7 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
         raise refuse(f"The backward cannot be traced: {words}") from error
     ends = {BackwardRead(kind="result"): result, BackwardRead(kind="gradient"): gradient}
     given: Tensors = {**tensors, **ends}
-    forward_ms, step_ms = _step_ms(forward, tensors, wanted, gradient)
-    return _written(task, traced, given, wanted, forward_ms, step_ms)
+    return _timed(forward, given, wanted, _written(task, traced, given, wanted))
 
 
 def why_no_backward(task: Task) -> str:
@@ -180,8 +179,6 @@ def _written(
     traced: Traced,
     given: Tensors,
     wanted: Sequence[BackwardRead],
-    forward_ms: float,
-    step_ms: float,
 ) -> Backward:
     placeholders = traced.graph.find_nodes(op="placeholder")
     reads = dict(zip(placeholders, given, strict=True))
@@ -220,8 +217,6 @@ def _written(
             )
             for read, node in zip(wanted, traced.outputs, strict=True)
         ),
-        forward_ms=forward_ms,
-        step_ms=step_ms,
     )
 
 
@@ -242,23 +237,51 @@ def _depends(node: fx.Node) -> bool:
     return False
 
 
-def _step_ms(
-    forward: Forward, tensors: Tensors, wanted: Sequence[BackwardRead], gradient: torch.Tensor
-) -> tuple[float, float]:
-    """Milliseconds of the reference's forward under autograd, and of a whole step."""
-    leaves = {read: tensors[read].detach().requires_grad_() for read in wanted}
-    forwards, steps = [], []
-    for _ in range(_RUNS + 1):
+def _timed(
+    forward: Forward, given: Tensors, wanted: Sequence[BackwardRead], found: Backward
+) -> Backward:
+    """The same with what PyTorch takes, each the least of several calls, taken in turns."""
+    names: dict[str, type[torch.nn.Module]] = {}
+    exec(compile(found.source, "<backward>", "exec"), names)
+    file = names["Model"]()
+    arguments = [given[read] for read in found.reads]
+    leaves = {read: given[read].detach().requires_grad_() for read in wanted}
+    gradient = given[BackwardRead(kind="gradient")]
+    tensors = {read: held for read, held in given.items() if read.kind in ("input", "weight")}
+
+    def recorded() -> torch.Tensor:
         with torch.enable_grad():
-            start = time.perf_counter()
-            result = forward({**tensors, **leaves})
-            _wait(result)
-            forwards.append((time.perf_counter() - start) * 1e3)
-            grads = torch.autograd.grad(result, list(leaves.values()), gradient, allow_unused=True)
-            _wait(result)
-            steps.append((time.perf_counter() - start) * 1e3)
-        del result, grads
-    return min(forwards[1:]), min(steps[1:])
+            return forward({**tensors, **leaves})
+
+    def step() -> object:
+        return torch.autograd.grad(recorded(), list(leaves.values()), gradient, allow_unused=True)
+
+    calls: dict[str, Callable[[], object]] = {
+        "eager_forward_ms": lambda: forward(tensors),
+        "forward_ms": recorded,
+        "step_ms": step,
+        "eager_backward_ms": lambda: file(*arguments),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    began = time.perf_counter()
+    with torch.no_grad():
+        while not times["step_ms"] or (
+            len(times["step_ms"]) < _RUNS and time.perf_counter() - began < _MOST_S
+        ):
+            for name, call in calls.items():
+                times[name].append(_ms(call, gradient))
+    # The first call of each warms up, unless it was all that there was time for.
+    return found.model_copy(update={name: min(took[1:] or took) for name, took in times.items()})
+
+
+def _ms(call: Callable[[], object], tensor: torch.Tensor) -> float:
+    _wait(tensor)
+    start = time.perf_counter()
+    kept = call()
+    _wait(tensor)
+    took_ms = (time.perf_counter() - start) * 1e3
+    del kept  # freeing a result is no part of the call
+    return took_ms
 
 
 def _wait(tensor: torch.Tensor) -> None:

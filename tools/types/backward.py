@@ -41,12 +41,18 @@ class Backward(Value):
         source: the text of its file.
         reads: its arguments in order.
         gives: the gradients, by what they belong to.
-        forward_ms: the reference's forward with autograd recording, the least of a few calls.
+        forward_ms: the reference's forward with autograd recording, the least of several calls.
         step_ms: the same with its backward.
+        eager_forward_ms: the forward with nothing recorded.
+        eager_backward_ms: the operators of the file as PyTorch runs them.
+
+    The times were taken in turns, so that they can be compared with each other.
     """
 
     source: str
     reads: tuple[BackwardRead, ...]
     gives: tuple[BackwardGives, ...]
-    forward_ms: float = Field(ge=0)
-    step_ms: float = Field(ge=0)
+    forward_ms: float = Field(default=0, ge=0)
+    step_ms: float = Field(default=0, ge=0)
+    eager_forward_ms: float = Field(default=0, ge=0)
+    eager_backward_ms: float = Field(default=0, ge=0)

@@ -9,9 +9,9 @@ class TrainingSummary(Value):
     """What a search for a backward came to; times in milliseconds, None where there is none.
 
     `reference_forward_ms` and `reference_step_ms` are PyTorch's forward under autograd, and with
-    its backward. `forward_ms` and `backward_ms` are the kernels', each as its own search timed
-    them: what autograd spends between the two is not in them. `run` is the backward's search,
-    `status` what may be said of it beside PyTorch's operators, `why` why there is none.
+    its backward. `forward_ms` and `backward_ms` are what the kernels take by the ratios that their
+    searches measured: what autograd spends between the two is not in them. `run` is the backward's
+    search, `status` what may be said of it beside PyTorch's operators, `why` why there is none.
     """
 
     run: str = ""
@@ -45,8 +45,11 @@ class TrainingSummary(Value):
         """It in one sentence."""
         if self.speedup is None or self.step_ms is None:
             return f"no backward of our own: {self.why}"
+        ours = f"{self.forward_ms:.3g} ms forward and {self.backward_ms:.3g} ms backward"
+        theirs = (
+            f"{self.reference_step_ms:.3g} ms, {self.reference_forward_ms:.3g} ms of it forward"
+        )
         return (
-            f"a training step: {self.forward_ms:.3g} ms forward and {self.backward_ms:.3g} ms "
-            f"backward by kernels, {self.reference_step_ms:.3g} ms by PyTorch, whose forward takes "
-            f"{self.reference_forward_ms:.3g} ms of it: {self.speedup:.2f}x"
+            f"a training step takes about {ours} by kernels; by PyTorch {theirs}: "
+            f"{self.speedup:.2f}x"
         )

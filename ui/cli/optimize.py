@@ -140,7 +140,14 @@ def prepared(
             return found
         sys.stderr.write("searching kernels for the gradients\n")
         return await with_backward(
-            found, backward, seed=seed, home=home, models=models, choice=options.executor
+            found,
+            backward,
+            seed=seed,
+            home=home,
+            models=models,
+            choice=options.executor,
+            control=control,
+            fresh=options.fresh,
         )
 
     return begin

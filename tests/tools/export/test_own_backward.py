@@ -53,11 +53,6 @@ def own(material, tmp_path_factory):
     found = backward_of(reference, made.task, [torch.randn(48, 96)])
     slow = found.model_copy(update={"step_ms": 100.0})  # so that the kernels' step pays
     backward = material(found.source, BACKWARD_KERNEL, BACKWARD_PLAN, forced=True)
-    timed = {"measurement": made.baselines.items[0].measurement}
-    made, backward = (
-        item.model_copy(update={"evaluation": item.evaluation.model_copy(update=timed)})
-        for item in (made, backward)
-    )
     whole = made.model_copy(update={"backward": OwnBackward(found=slow, material=backward)})
     return export_folder(whole, tmp_path_factory.mktemp("home") / "own")
 
