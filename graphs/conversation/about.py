@@ -122,6 +122,18 @@ def _best(story: Story) -> Standing | None:
 
 
 def _gradients(story: Story) -> ChatReply:
+    summary = story.record.summary
+    found = summary.training if summary is not None else None
+    if found is not None and found.speedup is not None:
+        chosen = (
+            "they run" if found.pays else "your own forward and backward run, as they are quicker"
+        )
+        said = (
+            f"Yes, with kernels for the gradients too; {found.words}. Where autograd records, "
+            f"{chosen}; `GRADIENTS` in the export's `module.py` says which, and `verify.py` "
+            "compares the gradients with float64 and times whole steps."
+        )
+        return ChatReply.of(said, TAKE)
     mode = "training" if story.record.task.training else "evaluation"
     words = (
         "Yes, it still trains, but not faster: no backward was written. Where autograd records "

@@ -14,8 +14,9 @@ from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.shapes import sized_result
 from kernelwright.tools.archive import Archive, RunError, Standing
-from kernelwright.tools.export import ExportRefusedError, Material
+from kernelwright.tools.export import ExportRefusedError, Material, OwnBackward
 from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase
+from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.measurement import Clock
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import (
@@ -27,6 +28,17 @@ from kernelwright.tools.types.run import (
     Summary,
     TaskSummary,
 )
+from kernelwright.tools.types.value import Value
+
+BACKWARD_TERM = "backward"
+
+
+class BackwardSearch(Value):
+    """What came of searching a run's backward: its run, or why there is none."""
+
+    run: str = ""
+    backward: Backward | None = None
+    why: str = ""
 
 
 def material_of(archive: Archive, candidate: str | None = None, *, forced: bool) -> Material:
@@ -57,6 +69,7 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
         hardware=record.hardware,
         summary=record.summary,
         forced=forced,
+        backward=own_backward(archive),
     )
 
 
@@ -79,6 +92,22 @@ def _sized(archive: Archive, view: RunView, *, forced: bool) -> Material | None:
         shapes=found.served.verified,
     )
     return made if made.improved or forced else None
+
+
+def own_backward(archive: Archive) -> OwnBackward | None:
+    """The kernels for the gradients that a search behind this one found; None without any."""
+    kept = archive.term(BACKWARD_TERM)
+    found = BackwardSearch.model_validate_json(kept) if kept else BackwardSearch()
+    if found.backward is None or not found.run:
+        return None
+    inner = Archive.open(found.run, archive.folder.parent.parent)
+    try:
+        if choose(inner.standings()) is None:
+            return None
+        # It stands for no claim of its own: whether a step gains by it is said beside the step.
+        return OwnBackward(found=found.backward, material=material_of(inner, forced=True))
+    finally:
+        inner.close()
 
 
 def _named(run: str, view: RunView, name: str) -> str:

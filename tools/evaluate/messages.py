@@ -31,6 +31,7 @@ from kernelwright.tools.types import (
     Task,
     TracePolicy,
 )
+from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.outline import Outline
 from kernelwright.tools.types.value import Value
 
@@ -113,6 +114,16 @@ class OutlineRequest(Value):
     """Run the task's reference operator by operator: where does its time go?"""
 
     kind: Literal["outline"] = "outline"
+    task: Task
+    hardware: Hardware
+    rules: Rules
+    seed: int
+
+
+class BackwardRequest(Value):
+    """Trace the backward of the task's reference as a module file of its own."""
+
+    kind: Literal["backward"] = "backward"
     task: Task
     hardware: Hardware
     rules: Rules
@@ -228,6 +239,7 @@ Request = Annotated[
     | AuditRequest
     | DispatchRequest
     | OutlineRequest
+    | BackwardRequest
     | CeilingsRequest
     | BuildRequest
     | BaselineRequest
@@ -302,6 +314,14 @@ class OutlineSeen(Value):
 
     kind: Literal["outline_seen"] = "outline_seen"
     outline: Outline | None = None
+    failure: str = ""
+
+
+class BackwardSeen(Value):
+    """The answer to `BackwardRequest`; `failure` says why there is none."""
+
+    kind: Literal["backward_seen"] = "backward_seen"
+    backward: Backward | None = None
     failure: str = ""
 
 
@@ -395,6 +415,7 @@ Answer = Annotated[
     | LaunchesRecorded
     | DispatchSeen
     | OutlineSeen
+    | BackwardSeen
     | Profiled
     | Lacking
     | Broken,

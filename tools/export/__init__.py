@@ -12,12 +12,13 @@ from kernelwright.tools.export.folder import (
     export_zip,
     kernelbench,
 )
-from kernelwright.tools.export.guards import ExportRefusedError, Material, check
+from kernelwright.tools.export.guards import ExportRefusedError, Material, OwnBackward, check
 from kernelwright.tools.export.render import package_name, snippet
 
 __all__ = [
     "ExportRefusedError",
     "Material",
+    "OwnBackward",
     "check",
     "check_place",
     "export_files",

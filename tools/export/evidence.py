@@ -31,6 +31,7 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.shapes import VerifiedShapes
+from kernelwright.tools.types.training import TrainingSummary
 
 _NOTHING: Mapping[str, bytes] = {}
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
@@ -70,6 +71,7 @@ class EvidenceFile(BaseModel):
     hardware: Hardware
     summary: Summary | None
     shapes: VerifiedShapes | None
+    training: TrainingSummary | None
     versions: dict[str, str]
     platform: str
     python: str
@@ -101,6 +103,7 @@ def evidence(
         hardware=material.hardware,
         summary=material.summary,
         shapes=material.shapes,
+        training=gradients.gradients_of(material).training,
         versions={name: found for name in PACKAGES if (found := _version(name))},
         platform=platform.platform(),
         python=platform.python_version(),
@@ -145,6 +148,7 @@ def verification(material: Material, folder: str = "") -> str:
             gradients=gradients.words(material),
             shapes=material.shapes,
             served=served_words(material.shapes, material.task) if material.shapes else [],
+            training=gradients.gradients_of(material).training,
             unverified=language_of(material.candidate)
             .export(material.hardware.architecture)
             .not_verified,

@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -420,10 +420,18 @@ def main() -> int:
         say("Correctness, against the reference in float64:")
         if not verify(pair) or not verify_sizes(pair):
             return 1
+        trains = hasattr(pair.exported, "GRADIENTS")
+        gradients, ours = load_module("verify_gradients"), SimpleNamespace(**globals())
+        if trains and not gradients.check(ours, pair):
+            return 1
         if chosen.no_timing:
             return 0
         say("Time, as the reference's over the module's:")
-        return 0 if time_all(pair, chosen.seconds, not chosen.no_compile) else 1
+        fine = time_all(pair, chosen.seconds, not chosen.no_compile)
+        if trains:
+            say("Time of a training step, forward and backward, likewise:")
+            gradients.time_steps(ours, pair, chosen.seconds)
+        return 0 if fine else 1
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from kernelwright.tools.export import render
+from kernelwright.tools.export import gradients, render
 from kernelwright.tools.export.evidence import evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 from kernelwright.tools.tasks.sources.carried import STATE, content_of
@@ -20,7 +20,9 @@ from kernelwright.tools.types import RefusedError, Task
 
 # What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"
+BACKWARD = "backward"  # the folder of the gradients' kernels
 PROJECT = "project"  # the folder of what the reference needs
+_EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
 _EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
 
@@ -35,6 +37,7 @@ def export_folder(material: Material, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         for name, content in project_files(material.task).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -103,9 +106,21 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         render.kernel_file(material): render.kernel(material),
         **_header(material),
         "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
+        "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
         "VERIFICATION.md": verification(material, folder),
+        **_backward(material),
     }
     return files | {EVIDENCE: evidence(material, files, project_files(material.task))}
+
+
+def _backward(material: Material) -> dict[str, str]:
+    """The backward as an export of its own, in a folder inside, where this one uses it."""
+    if material.backward is None or not gradients.is_own(material):
+        return {}
+    return {
+        f"{BACKWARD}/{name}": text
+        for name, text in export_files(material.backward.material, BACKWARD).items()
+    }
 
 
 def reference(task: Task) -> str:

@@ -8,11 +8,15 @@ own was found that makes the step faster. The choice stands in module.py as `GRA
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.candidates.plan import validate_plan
-from kernelwright.tools.export.guards import Material
+from kernelwright.tools.candidates.plan import Plan, validate_plan
+from kernelwright.tools.export.guards import Argument, Material
 from kernelwright.tools.languages import language_of
+from kernelwright.tools.types import Task
+from kernelwright.tools.types.backward import BackwardRead, ReadKind
+from kernelwright.tools.types.training import TrainingSummary
 
 _NOTHING_GAINED = "a step that recomputes takes longer than the reference's own, by the kernels."
 
@@ -24,28 +28,76 @@ class Gradients:
     Attributes:
         refused: why only the reference can; "" where the kernels may run forward.
         floating_outputs: the places of the results that can have a gradient.
+        training: what is known of a step with a backward of our own; None where there is none.
     """
 
     refused: str
     floating_outputs: tuple[int, ...]
+    training: TrainingSummary | None = None
 
     @property
     def trainable(self) -> bool:
         """Whether the kernels may run forward under autograd."""
         return not self.refused
 
+    @property
+    def choice(self) -> str:
+        """What `GRADIENTS` is to begin with."""
+        return "own" if self.training is not None and self.training.pays else "reference"
+
+    @property
+    def why(self) -> str:
+        """Why it is that."""
+        return _NOTHING_GAINED if self.training is None else f"{self.training.words}."
+
 
 def gradients_of(material: Material) -> Gradients:
     """What the export of a candidate can do."""
     task = material.task
     floating = tuple(at for at, spec in enumerate(task.outputs) if spec.dtype.is_floating)
-    return Gradients(_refused(material, floating), floating)
-
-
-def _refused(material: Material, floating: tuple[int, ...]) -> str:
-    task = material.task
     source = language_of(material.candidate).parse(material.candidate.kernel)
     plan = validate_plan(material.candidate.plan, source)
+    refused = _refused(task, plan, floating)
+    known = not refused and _reads(material) <= _known(task, plan)
+    return Gradients(refused, floating, training_of(material) if known else None)
+
+
+def is_own(material: Material) -> bool:
+    """Whether the export has kernels for its gradients."""
+    return gradients_of(material).training is not None
+
+
+def training_of(material: Material) -> TrainingSummary | None:
+    """A step by kernels beside the reference's; None without a backward that is right."""
+    own = material.backward
+    forward = _over_eager(material)
+    backward = _over_eager(own.material) if own is not None else None
+    if own is None or forward is None or backward is None:
+        return None
+    # Kernels and PyTorch's operators were timed in turns, in searches at different times: their
+    # ratios carry over to the times of one and the same hour, their milliseconds would not.
+    return TrainingSummary(
+        reference_forward_ms=own.found.forward_ms,
+        reference_step_ms=own.found.step_ms,
+        forward_ms=own.found.eager_forward_ms / forward,
+        backward_ms=own.found.eager_backward_ms / backward,
+    )
+
+
+def _over_eager(material: Material) -> float | None:
+    """Eager's time over the candidate's, timed in turns; None where it was not."""
+    compared = (c for c in material.evaluation.comparisons if c.baseline == "eager")
+    return next((item.ratio for item in compared), None)
+
+
+def _known(task: Task, plan: Plan) -> set[BackwardRead]:
+    """What the export can give a backward: what the kernels read forward, and the result's ends."""
+    ends = {BackwardRead(kind="result"), BackwardRead(kind="gradient")}
+    inputs = {BackwardRead(kind="input", name=spec.name) for spec in task.tensor_inputs}
+    return ends | inputs | {BackwardRead(kind="weight", name=name) for name in plan.weights}
+
+
+def _refused(task: Task, plan: Plan, floating: tuple[int, ...]) -> str:
     parameters = [w for w in task.weights if not w.is_buffer and w.tensor.dtype.is_floating]
     unread = [item.name for item in parameters if item.name not in plan.weights]
     given = any(spec.tensor is not None and spec.tensor.dtype.is_floating for spec in task.inputs)
@@ -68,6 +120,12 @@ def words(material: Material) -> str:
             "there is no backward. Where autograd is recording, `module.py` runs the reference: "
             f"{found.refused}."
         )
+    if found.training is not None:
+        return (
+            "those of float64 were compared with the backward's kernels for what these are given "
+            "(`backward/VERIFICATION.md`); forward and backward together are compared by "
+            "`verify.py`. Second derivatives recompute through the reference."
+        )
     return (
         "there is no backward of our own. Where autograd is recording, `module.py` runs the "
         'reference. With `GRADIENTS = "recompute"` in it, the kernels run forward and the '
@@ -76,11 +134,57 @@ def words(material: Material) -> str:
     )
 
 
-def values(found: Gradients) -> dict[str, object]:
-    """What the templates are filled with."""
+def values(
+    material: Material, inputs: Sequence[Argument], weights: Sequence[Argument]
+) -> dict[str, object]:
+    """What the templates are filled with.
+
+    Args:
+        material: what is exported.
+        inputs: the tensors among its inputs, as they are called in the export.
+        weights: parameters and buffers that the plan is given, likewise.
+    """
+    found = gradients_of(material)
+    names: dict[tuple[ReadKind, str], str] = {
+        ("result", ""): "result",
+        ("gradient", ""): "gradient",
+    }
+    # What is no tensor stands among a task's inputs, but not here.
+    specs = [spec for spec in material.task.inputs if spec.tensor is not None]
+    for spec, item in zip(specs, inputs, strict=True):
+        names["input", spec.name] = item.name
+    by_label = {item.label: item.name for item in weights}
+    for weight in material.task.weights:
+        if repr(weight.name) in by_label:
+            names["weight", weight.name] = by_label[repr(weight.name)]
+    own = found.training is not None
     return {
         "trainable": found.trainable,
         "floating_outputs": found.floating_outputs,
-        "gradients_choice": "reference",
-        "gradients_why": _NOTHING_GAINED,
+        "own": own,
+        "gradients_choice": found.choice,
+        "gradients_why": found.why,
+        **_own(material, names, [*inputs, *weights] if own else []),
+    }
+
+
+def _reads(material: Material) -> set[BackwardRead]:
+    return set(material.backward.found.reads) if material.backward else set()
+
+
+def _own(
+    material: Material, names: dict[tuple[ReadKind, str], str], tensors: Sequence[Argument]
+) -> dict[str, object]:
+    """What the backward is given, and where its results belong, as Python."""
+    if material.backward is None or not tensors:
+        return {"backward_reads": [], "backward_gives": []}
+    found = material.backward.found
+    of = {
+        names[item.kind, item.name]: "gradient" if item.place is None else f"found[{item.place}]"
+        for item in found.gives
+        if (item.kind, item.name) in names
+    }
+    return {
+        "backward_reads": [names[read.kind, read.name] for read in found.reads],
+        "backward_gives": [of.get(item.name, "None") for item in tensors],
     }

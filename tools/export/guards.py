@@ -21,6 +21,7 @@ from kernelwright.tools.types import (
     Verdict,
     WeightSpec,
 )
+from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.shapes import VerifiedShapes
 
@@ -35,6 +36,7 @@ class Material(Value):
     `forced` says that the person wants the export although it is not faster, or computes in less
     than was asked; the export then says so itself. `name` is what people call the candidate in its
     run, such as `v7`. `shapes` are the sizes beside the example's that it was verified for.
+    `backward` are kernels for the gradients, where a search found some.
     """
 
     task: Task
@@ -46,6 +48,7 @@ class Material(Value):
     forced: bool = False
     name: str = ""
     shapes: VerifiedShapes | None = None
+    backward: "OwnBackward | None" = None
 
     @property
     def improved(self) -> bool:
@@ -57,6 +60,20 @@ class Material(Value):
     def apart(self) -> str:
         """Why it does not compete with those of the task's own precision; "" where it does."""
         return self.evaluation.verification.apart
+
+
+class OwnBackward(Value):
+    """A verified backward of the same task.
+
+    `found` says what its arguments and results stand for, `material` is its candidate with what is
+    known about it, as a task of its own.
+    """
+
+    found: Backward
+    material: Material
+
+
+Material.model_rebuild()
 
 
 def check(material: Material) -> None:

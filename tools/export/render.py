@@ -139,6 +139,7 @@ def readme(material: Material, folder: str) -> str:
             package=folder if known else package_name(material.task),
             rename=not known,
             snippet=snippet(material.task, material.hardware, folder),
+            trainable=gradients.gradients_of(material).trainable,
         )
     )
 
@@ -169,7 +170,7 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
         for name, spec in named
         if spec.tensor is not None
     ]
-    lines += ["with torch.no_grad():  # where gradients are recorded, your own forward runs"]
+    lines += ["with torch.no_grad():  # where gradients are recorded, module.py says what runs"]
     arguments = called(task, given, lambda name: name.rpartition(":")[2])
     return "\n".join([*lines, f"    y = {made_of}({arguments})  # {', '.join(like)}"])
 
@@ -313,7 +314,7 @@ def values(material: Material) -> dict[str, object]:
             *(condition.replace("get_device()", "device") for condition in together),
         ],
         "gradients": [f"{t.name}.requires_grad" for t in tensors if t.differentiable] or ["False"],
-        **gradients.values(gradients.gradients_of(material)),
+        **gradients.values(material, inputs, weights),
         "training": task.training,
         "apart": material.apart,
         "separator": SEPARATOR,

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from kernelwright.tools.types.measurement import Clock, Paired, Phase
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.shapes import ServedShapes
+from kernelwright.tools.types.training import TrainingSummary
 from kernelwright.tools.types.value import Value
 from kernelwright.tools.types.verdict import NOT_ISOLATED, Isolation, SpeedOutcome
 
@@ -113,7 +114,8 @@ class Summary(Value):
     `waiting` is a run that paused for an answer or for results, `stopped_because` saying which.
     `phases` say where the judge's time went since the file was read; () where it is far away.
     `regions` are those of a large model; () where it was searched as one. `shapes` says which sizes
-    beside the example's are served, None where nobody asked.
+    beside the example's are served, None where nobody asked. `training` is of a search for the
+    gradients' kernels, None where nobody asked for one.
     """
 
     run: str
@@ -134,6 +136,7 @@ class Summary(Value):
     phases: tuple[Phase, ...] = ()
     regions: tuple[RegionShown, ...] = ()
     shapes: ServedShapes | None = None
+    training: TrainingSummary | None = None
     export: str | None = None
 
 

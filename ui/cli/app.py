@@ -46,6 +46,7 @@ from kernelwright.ui.cli.options import (
     Shapes,
     StartFrom,
     Target,
+    Train,
     Wait,
     depth_help,
 )
@@ -107,6 +108,7 @@ def optimize(
     regions: ByRegions = ByRegion.AUTO,
     fresh: Fresh = False,
     evaluation: Evaluation = False,
+    train: Train = False,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -134,6 +136,7 @@ def optimize(
         fresh=fresh,
         evaluation=evaluation,
         shapes=shapes,
+        train=train,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
         makes=build is not None,
     )

@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.text import Text
 
+from kernelwright.graphs.gradients.search import shares, with_backward
 from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
@@ -68,6 +69,7 @@ class SearchOptions:
     fresh: bool = False
     evaluation: bool = False
     shapes: str = ""
+    train: bool = False
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -103,6 +105,8 @@ def prepared(
 ) -> Search:
     """The search over a file, once all that was asked for is known to be possible; or Complaint."""
     file = existing_target(file)
+    if options.train and options.shapes:
+        raise Complaint("--train and --shapes exclude each other: gradients serve one size so far")
     profile = chosen_profile(search, options)
     policy = TracePolicy(
         entry=entry,
@@ -117,12 +121,14 @@ def prepared(
     start = read_start(options.start_from) if options.start_from else None
     models = chosen_models(options.models)
 
+    forward, backward = shares(profile) if options.train else (profile, profile)
+
     async def begin(listener: Listener, control: Control) -> Summary | Refusal:
-        return await start_search(
+        found = await start_search(
             file,
             policy,
             target,
-            profile,
+            forward,
             seed=seed,
             home=home,
             listener=listener,
@@ -132,6 +138,19 @@ def prepared(
             start=start,
             models=models,
             prepare=None if start else by_regions(options.regions),
+            fresh=options.fresh,
+        )
+        if isinstance(found, Refusal) or not options.train:
+            return found
+        sys.stderr.write("searching kernels for the gradients\n")
+        return await with_backward(
+            found,
+            backward,
+            seed=seed,
+            home=home,
+            models=models,
+            choice=options.executor,
+            control=control,
             fresh=options.fresh,
         )
 
@@ -290,6 +309,8 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
     out.print(result_card(story))
     if len(story.leaders) > 1:
         out.print(leaderboard(story))
+    if summary.training is not None:
+        out.print(Text(summary.training.words), soft_wrap=True)
     where = "" if home is None else f" --run-dir {home}"
     steps = {"all of it as a page": f"report {summary.run}"}
     if summary.status == "stopped":

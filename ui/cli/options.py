@@ -126,6 +126,10 @@ Evaluation = Annotated[
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Begin with nothing out of your library of kernels.")
 ]
+Train = Annotated[
+    bool,
+    typer.Option("--train", help="Search kernels for the gradients as well, in half of the time."),
+]
 ByRegions = Annotated[
     ByRegion,
     typer.Option(help="Search region by region: a model of many layers, always, or never."),

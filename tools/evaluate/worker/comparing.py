@@ -28,6 +28,7 @@ from kernelwright.tools.evaluate.verify.precision import may_be_coarser
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.types import Baseline, Comparison, Dispatched, ModeTiming, Task, refuse
+from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.measurement import Mode
 from kernelwright.tools.types.outline import Outline
 
@@ -166,6 +167,20 @@ class TaskRuntime:
         arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "outline")))
         outlined = outline_in_parts if self.task.parts else outline_of
         return outlined(self.runtime.reference, self.task, arguments, ADMITTED)
+
+    def backward(self) -> Backward:
+        """The backward as a task of its own.
+
+        Raises:
+            RefusedError: one forward would take too long to wait for, or there is no backward.
+        """
+        seconds = forward_s(self.runtime)
+        if seconds > _PATIENCE_S:
+            raise refuse(f"one forward would take about {seconds:.0f} s here")
+        from kernelwright.tools.tasks.backward import backward_of
+
+        arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "backward")))
+        return backward_of(self.runtime.reference, self.task, arguments)
 
 
 def timed_baseline(task_runtime: TaskRuntime, name: str, meter: Meter) -> Baseline:

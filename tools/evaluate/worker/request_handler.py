@@ -31,6 +31,8 @@ from kernelwright.tools.evaluate.messages import (
     Answer,
     Audited,
     AuditRequest,
+    BackwardRequest,
+    BackwardSeen,
     BaselineMeasured,
     BaselineRequest,
     Broken,
@@ -199,6 +201,8 @@ class RequestHandler:
                 return self._dispatch(request)
             case OutlineRequest():
                 return self._outline(request)
+            case BackwardRequest():
+                return self._backward(request)
             case BuildRequest():
                 return self._build(request)
             case BaselineRequest():
@@ -249,6 +253,16 @@ class RequestHandler:
         finally:
             self.retire = poisoned(hardware.kind)
         return DispatchSeen(kernels=kernels, needs=needs)
+
+    def _backward(self, request: BackwardRequest) -> BackwardSeen:
+        task, hardware, rules = request.task, request.hardware, request.rules
+        self._say("the reference's backward is traced", rules.reference_s, "reference")
+        try:
+            return BackwardSeen(backward=self._at(task, hardware, rules, request.seed).backward())
+        except (RefusedError, MemoryError, RuntimeError) as error:
+            return BackwardSeen(failure=" ".join(str(error).split())[:300] or "out of memory")
+        finally:
+            self.retire = poisoned(hardware.kind)
 
     def _outline(self, request: OutlineRequest) -> OutlineSeen:
         task, hardware, rules = request.task, request.hardware, request.rules

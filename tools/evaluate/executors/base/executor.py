@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import model_validator
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.evaluate.messages import DispatchSeen, OutlineSeen
+from kernelwright.tools.evaluate.messages import BackwardSeen, DispatchSeen, OutlineSeen
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import (
     Baselines,
@@ -228,6 +228,10 @@ class Executor(ABC):
         It is for checking a candidate at other sizes than those that it was certified at.
         """
         return None
+
+    async def backward(self, task: Task) -> BackwardSeen:
+        """The backward of a task's forward, as a task of its own."""
+        return BackwardSeen(failure="this device is somewhere else")
 
     def compile_ahead(self, wanted: bool) -> None:
         """Whether torch.compile begins as soon as a file was read, or when it is asked for."""

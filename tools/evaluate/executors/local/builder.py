@@ -29,6 +29,8 @@ from kernelwright.tools.evaluate.executors.local.workshop import (
 from kernelwright.tools.evaluate.messages import (
     Audited,
     AuditRequest,
+    BackwardRequest,
+    BackwardSeen,
     BuildRequest,
     BuiltElsewhere,
     DispatchRequest,
@@ -327,8 +329,18 @@ class Reading:
             return OutlineSeen(failure=refusal_of(reply, f"running {task.name}").sentence)
         return expect(reply, OutlineSeen)
 
+    async def backward(self, task: Task) -> BackwardSeen:
+        """The backward of PyTorch's own forward, as a task of its own."""
+        reply = await self._looked_at(task, "backward", BackwardRequest)
+        if isinstance(reply, Ended):
+            return BackwardSeen(failure=refusal_of(reply, f"running {task.name}").sentence)
+        return expect(reply, BackwardSeen)
+
     async def _looked_at(
-        self, task: Task, what: str, kind: type[DispatchRequest] | type[OutlineRequest]
+        self,
+        task: Task,
+        what: str,
+        kind: type[DispatchRequest] | type[OutlineRequest] | type[BackwardRequest],
     ) -> Reply | Ended:
         """What a worker of its own saw of PyTorch's forward."""
         shop = self._shop

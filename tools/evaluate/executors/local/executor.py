@@ -21,6 +21,7 @@ from kernelwright.tools.evaluate.executors.local.certification import Certificat
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop, readable
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages import (
+    BackwardSeen,
     DispatchSeen,
     Foreign,
     ForeignRequest,
@@ -176,6 +177,10 @@ class LocalExecutor(Executor):
     async def outline(self, task: Task) -> OutlineSeen:
         """Where the time of PyTorch's own forward goes; in a worker of its own, likewise."""
         return await self._reading.outline(task)
+
+    async def backward(self, task: Task) -> BackwardSeen:
+        """The backward of PyTorch's own forward; in a worker of its own, likewise."""
+        return await self._reading.backward(task)
 
     async def baselines(self, task: Task, *, eager_only: bool = False) -> Baselines | Refusal:
         """Measure eager and torch.compile (on a GPU also a CUDA graph), each once a task."""

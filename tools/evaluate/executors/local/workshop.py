@@ -18,6 +18,7 @@ from kernelwright.tools.evaluate.executors.base.executor import HEARER
 from kernelwright.tools.evaluate.finalists import has_floor
 from kernelwright.tools.evaluate.messages import (
     Audited,
+    BackwardSeen,
     BaselineMeasured,
     Broken,
     CeilingsMeasured,
@@ -48,6 +49,7 @@ Expected = TypeVar(
     Audited,
     DispatchSeen,
     OutlineSeen,
+    BackwardSeen,
     BaselineMeasured,
     Judged,
     ShapesTried,

@@ -1,0 +1,36 @@
+"""What a search for gradients may spend, and what is said of a training step."""
+
+import pytest
+
+from kernelwright.graphs.gradients.search import shares
+from kernelwright.profiles.load import search_profile
+from kernelwright.tools.types.training import TrainingSummary
+
+
+def test_both_ways_together_spend_what_one_would():
+    whole = search_profile("standard").model_copy(update={"tokens": 1000, "usd": 1.0})
+    forward, backward = shares(whole)
+    assert forward.seconds + backward.seconds == pytest.approx(whole.seconds)
+    assert forward.tokens is not None
+    assert backward.tokens is not None
+    assert forward.tokens + backward.tokens <= 1000
+    assert (forward.rounds, backward.rounds) == (whole.rounds, whole.rounds)
+
+
+def test_a_step_pays_only_as_a_whole():
+    found = TrainingSummary(
+        reference_forward_ms=1.0, reference_step_ms=3.0, forward_ms=0.5, backward_ms=1.0
+    )
+    assert found.speedup == pytest.approx(2.0)
+    assert found.pays
+    assert "2.00x" in found.words
+    slow = found.model_copy(update={"backward_ms": 2.9})
+    assert not slow.pays
+    assert "0.88x" in slow.words
+
+
+def test_where_there_is_no_backward_the_reason_is_said():
+    found = TrainingSummary(why="the module updates buffers")
+    assert found.step_ms is None
+    assert not found.pays
+    assert found.words == "no backward of our own: the module updates buffers"

@@ -1,0 +1,127 @@
+"""An export with kernels for its gradients: both ways, to the second order, compiled."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from kernelwright.tools.export import OwnBackward, export_folder
+from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.reference import Reference
+
+BEGIN = """
+import importlib.util, sys
+from pathlib import Path
+import torch
+folder = Path(sys.argv[1])
+spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["taken_home"] = module
+spec.loader.exec_module(module)
+reference = module.reference.Model()
+mine = module.Model()
+torch.manual_seed(0)
+x = torch.randn(48, 96, requires_grad=True)
+g = torch.randn(48, 96)
+"""
+
+BACKWARD_KERNEL = """#include "kernelwright.hpp"
+extern "C" void softmax_backward(const float* y, const float* g, float* x, int rows, int columns) {
+  for (int r = 0; r < rows; ++r) {
+    double sum = 0;
+    for (int c = 0; c < columns; ++c) sum += double(y[r * columns + c]) * g[r * columns + c];
+    for (int c = 0; c < columns; ++c)
+      x[r * columns + c] = y[r * columns + c] * (g[r * columns + c] - float(sum));
+  }
+}
+"""
+
+BACKWARD_PLAN = """
+def forward(x0, x1):
+    rows, columns = x0.shape
+    x = empty_like(x0)
+    launch("softmax_backward", args=(x0, x1, x, rows, columns))
+    return x
+"""
+
+
+@pytest.fixture(scope="module")
+def own(material, tmp_path_factory):
+    made = material()
+    reference = Reference.build(made.task, "cpu")
+    found = backward_of(reference, made.task, [torch.randn(48, 96)])
+    slow = found.model_copy(update={"step_ms": 100.0})  # so that the kernels' step pays
+    backward = material(found.source, BACKWARD_KERNEL, BACKWARD_PLAN, forced=True)
+    whole = made.model_copy(update={"backward": OwnBackward(found=slow, material=backward)})
+    return export_folder(whole, tmp_path_factory.mktemp("home") / "own")
+
+
+def test_both_ways_run_kernels_and_second_derivatives_the_reference(own, outside, tmp_path):
+    code = """
+assert module.GRADIENTS == "own"
+for upstream in (g, g.t().contiguous().t(), torch.ones(()).expand(48, 96)):
+    (a,) = torch.autograd.grad(mine(x), x, upstream)
+    (b,) = torch.autograd.grad(reference(x), x, upstream)
+    torch.testing.assert_close(a, b)
+assert module.COUNTS == {"kernel (recorded)": 3}, module.COUNTS
+assert module.backward.COUNTS == {"kernel": 3}, module.backward.COUNTS
+seconds = []
+for m in (mine, reference):
+    (a,) = torch.autograd.grad(m(x), x, g, create_graph=True)
+    seconds.append(torch.autograd.grad(a.square().sum(), x)[0])
+torch.testing.assert_close(*seconds)
+assert module.backward.COUNTS == {"kernel": 3}, module.backward.COUNTS
+assert not any(name.split(".")[0] == "kernelwright" for name in sys.modules)
+"""
+    outside(BEGIN + code, own, cwd=tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_compiled_both_ways_run_kernels_and_second_derivatives_are_refused(own, outside, tmp_path):
+    code = """
+whole = torch.compile(mine, fullgraph=True, backend="aot_eager")
+(a,) = torch.autograd.grad(whole(x), x, g)
+(b,) = torch.autograd.grad(reference(x), x, g)
+torch.testing.assert_close(a, b)
+assert module.COUNTS == {"kernel (compiled)": 1}, module.COUNTS
+assert module.backward.COUNTS == {"kernel (compiled)": 1}, module.backward.COUNTS
+torch._dynamo.reset()
+whole = torch.compile(mine, fullgraph=True, backend="eager")
+(a,) = torch.autograd.grad(whole(x), x, g, create_graph=True)
+try:
+    torch.autograd.grad(a.square().sum(), x)
+except RuntimeError as error:
+    assert "second derivative" in str(error), error
+else:
+    raise AssertionError("a second derivative was silently wrong")
+"""
+    outside(BEGIN + code, own, cwd=tmp_path)
+
+
+def test_verify_compares_gradients_with_float64(own, outside):
+    code = """
+import runpy, sys
+sys.argv = ["verify.py", "--no-timing"]
+runpy.run_path("verify.py", run_name="__main__")
+"""
+    said = outside(code, cwd=own)
+    assert "gradients 'own'" in said
+    assert "gradients 'recompute'" in said
+    assert "WRONG" not in said
+    kept = json.loads((own / "evidence.json").read_text())
+    assert kept["training"]["reference_step_ms"] == 100.0
+    assert "## Training" in (own / "VERIFICATION.md").read_text()
+
+
+def test_verify_fails_wrong_gradients(own, outside, tmp_path):
+    wrong = shutil.copytree(own, tmp_path / "wrong")
+    kernel = wrong / "backward" / "kernel.cpp"
+    kernel.write_text(kernel.read_text().replace("- float(sum)", "- float(sum) * 1.01f"))
+    code = """
+import runpy, sys
+sys.argv = ["verify.py", "--no-timing"]
+runpy.run_path("verify.py", run_name="__main__")
+"""
+    assert "gradients 'own', own inputs" in (said := outside(code, cwd=wrong, status=1))
+    assert "WRONG: its error is too large" in said

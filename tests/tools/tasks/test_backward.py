@@ -1,0 +1,125 @@
+"""The backward of a module as a module file of its own."""
+
+import pytest
+import torch
+
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.reference import Reference
+from kernelwright.tools.types import RefusedError, Task, TracePolicy
+
+BEGIN = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
+SOFTMAX = """class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
+NORM = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(10)
+
+    def forward(self, x, scale):
+        return F.gelu(self.norm(x)) * scale
+
+
+def get_inputs():
+    return [torch.randn(6, 10), 2.0]
+"""
+LOSS = """def loss(logits, targets):
+    return F.cross_entropy(logits, targets)
+
+
+def get_inputs():
+    return [torch.randn(6, 10), torch.randint(0, 10, (6,))]
+"""
+GATE = """def gate(x):
+    a, b = x.chunk(2, -1)
+    return F.silu(a) * b
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
+RESIDUAL = """def residual(x, y):
+    return torch.tanh(x) + y
+
+
+def get_inputs():
+    return [torch.randn(6, 10), torch.randn(6, 10)]
+"""
+RMS = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(10))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
+
+
+def made(source):
+    entry = source.removeprefix("class ").removeprefix("def ").partition("(")[0]
+    task = trace(BEGIN + source, "model.py", TracePolicy(entry=entry))
+    assert isinstance(task, Task), task
+    names: dict[str, object] = {}
+    exec(BEGIN + source, names)
+    reference = Reference.build(task, "cpu")
+    arguments = names["get_inputs"]()
+    return task, reference, arguments, backward_of(reference, task, arguments)
+
+
+@pytest.mark.parametrize("source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS])
+def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
+    task, reference, arguments, found = made(source)
+    weights = dict(reference.module.named_parameters())
+    leaves = {("weight", name): w.requires_grad_() for name, w in weights.items()}
+    for spec, value in zip(task.inputs, arguments, strict=True):
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            leaves["input", spec.name] = value.requires_grad_()
+    result = reference.module(*arguments)
+    gradient = torch.randn_like(result)
+    expected = torch.autograd.grad(result, list(leaves.values()), gradient)
+    inputs = dict(zip([spec.name for spec in task.inputs], arguments, strict=True))
+    held = {
+        "input": inputs.get,
+        "weight": weights.get,
+        "result": lambda _: result.detach(),
+        "gradient": lambda _: gradient,
+    }
+    names: dict[str, object] = {}
+    exec(found.source, names)
+    with torch.no_grad():
+        given = [held[read.kind](read.name) for read in found.reads]
+        got = names["Model"]()(*given)
+    got = (got,) if isinstance(got, torch.Tensor) else got
+    places = {(item.kind, item.name): item.place for item in found.gives}
+    for key, value in zip(leaves, expected, strict=True):
+        place = places[key]
+        torch.testing.assert_close(gradient if place is None else got[place], value)
+    assert isinstance(trace(found.source, "backward.py", TracePolicy()), Task)
+    assert found.step_ms >= found.forward_ms > 0
+
+
+def test_a_softmax_keeps_its_result_only():
+    assert [read.kind for read in made(SOFTMAX)[-1].reads] == ["result", "gradient"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (SOFTMAX.replace("torch.softmax(x, -1)", "x.softmax(-1), x"), "one tensor as its result"),
+        (SOFTMAX.replace("torch.softmax(x, -1)", "x.argmax(-1)"), "no floating tensor"),
+        (RESIDUAL.replace("torch.tanh(x)", "x"), "need no computing"),
+    ],
+)
+def test_what_has_no_backward_of_its_own_is_refused_in_a_sentence(source, words):
+    with pytest.raises(RefusedError, match=words):
+        made(source)

@@ -1,0 +1,291 @@
+"""Traces the backward of a module and writes it as a module file of its own.
+
+The gradients are traced at the level of ATen (make_fx over torch.func.vjp) with the operators that
+autograd itself runs, so that PyTorch's time for the file is that of its own backward. Where the
+graph uses the forward's result, it is given; what else it needs of the forward it computes again
+from the forward's arguments. Only called inside workers.
+Not covered: several results, results packed in more than a list, and modules that update buffers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import fx
+from torch.func import functional_call, functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.modules import Traced
+from kernelwright.tools.tasks.outline import looked_at
+from kernelwright.tools.tasks.reference import Reference
+from kernelwright.tools.tasks.regions import region_source
+from kernelwright.tools.types import RefusedError, Task, refuse
+from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead
+from kernelwright.tools.types.outline import Outline, Region
+
+_RUNS, _MOST_S = 20, 4.0
+
+Tensors = dict[BackwardRead, torch.Tensor]
+Pull = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
+
+
+def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -> Backward:
+    """The backward of a task's forward on these arguments.
+
+    Args:
+        reference: the module on its device.
+        task: what it is.
+        arguments: of one call, flat.
+
+    Raises:
+        RefusedError: the module has no backward that can be a task of its own.
+    """
+    if why := why_no_backward(task):
+        raise refuse(why)
+    tensors = _tensors(reference, task, arguments)
+    wanted = [
+        read for read in tensors if _is_wanted(read, task) and tensors[read].is_floating_point()
+    ]
+    if not wanted:
+        raise refuse("There is nothing to be differentiated.")
+    forward = _forward(reference, task, arguments)
+    try:
+        result = forward(tensors)
+        gradient = torch.randn_like(result, memory_format=torch.contiguous_format)
+        traced = _traced(forward, tensors, wanted, gradient)
+    except RefusedError:
+        raise
+    except Exception as error:  # whatever the user's module does that cannot be traced
+        words = " ".join(str(error).split())[:200]
+        raise refuse(f"The backward cannot be traced: {words}") from error
+    ends = {BackwardRead(kind="result"): result, BackwardRead(kind="gradient"): gradient}
+    given: Tensors = {**tensors, **ends}
+    return _timed(forward, given, wanted, _written(task, traced, given, wanted))
+
+
+def why_no_backward(task: Task) -> str:
+    """Why a task's backward cannot be a task of its own; "" where it may."""
+    if task.parts:
+        return "A module that cannot be traced as a whole has no backward that can be."
+    if len(task.outputs) != 1 or task.graph.output_structure != "tensor" or task.returns:
+        return "Only the backward of a module with one tensor as its result is searched."
+    if task.graph.mutations:
+        return "The module updates buffers."
+    if not task.outputs[0].dtype.is_floating:
+        return "The result is no floating tensor."
+    return ""
+
+
+def _is_wanted(read: BackwardRead, task: Task) -> bool:
+    buffers = {weight.name for weight in task.weights if weight.is_buffer}
+    return read.kind == "input" or read.name not in buffers
+
+
+def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> Tensors:
+    """What the forward reads, by what it stands for."""
+    found: Tensors = {}
+    for spec, value in zip(task.inputs, arguments, strict=True):
+        if isinstance(value, torch.Tensor):
+            found[BackwardRead(kind="input", name=spec.name)] = value
+    module = reference.module
+    weights: dict[str, torch.Tensor] = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    if len({id(tensor) for tensor in weights.values()}) < len(weights):
+        raise refuse("Parts of the module share a weight.")
+    found |= {BackwardRead(kind="weight", name=name): held for name, held in weights.items()}
+    return found
+
+
+Forward = Callable[[Tensors], torch.Tensor]
+
+
+def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> Forward:
+    """The forward as a function of its tensors."""
+
+    def forward(tensors: Tensors) -> torch.Tensor:
+        weights = {read.name: held for read, held in tensors.items() if read.kind == "weight"}
+        inputs = tuple(
+            tensors[BackwardRead(kind="input", name=spec.name)]
+            if isinstance(value, torch.Tensor)
+            else value
+            for spec, value in zip(task.inputs, arguments, strict=True)
+        )
+        return cast("torch.Tensor", functional_call(reference.module, weights, inputs))
+
+    return forward
+
+
+def _traced(
+    forward: Forward, tensors: Tensors, wanted: Sequence[BackwardRead], gradient: torch.Tensor
+) -> Traced:
+    """The graph of the gradients; its placeholders are the tensors, the result, its gradient."""
+
+    def step(values: list[torch.Tensor], gradient: torch.Tensor) -> list[torch.Tensor]:
+        held = dict(zip(tensors, values, strict=True))
+
+        def of_wanted(*chosen: torch.Tensor) -> torch.Tensor:
+            return forward({**held, **dict(zip(wanted, chosen, strict=True))})
+
+        found = torch.func.vjp(of_wanted, *(held[read] for read in wanted))
+        result, pull = cast("tuple[torch.Tensor, Pull]", found)
+        return [result, *pull(gradient)]
+
+    values = list(tensors.values())
+    pure = functionalize(step, remove="mutations")
+    graph = make_fx(pure, tracing_mode="fake")(values, gradient).graph
+    placeholders = graph.find_nodes(op="placeholder")
+    leaves = cast("list[fx.Node]", graph.output_node().args[0])
+    if graph.find_nodes(op="get_attr"):
+        raise refuse("The module holds tensors outside its parameters and buffers.")
+    traced = Traced(
+        graph=graph,
+        inputs=tuple(node.name for node in placeholders),
+        weights={},
+        outputs=list(leaves),
+        structure="tuple",
+    )
+    simplify(traced)
+    return _with_result(traced, placeholders[-1])
+
+
+def _with_result(traced: Traced, gradient: fx.Node) -> Traced:
+    """The same where the forward's result is an argument instead of being computed."""
+    graph = traced.graph
+    result, gradients = traced.outputs[0], traced.outputs[1:]
+    with graph.inserting_before(gradient):
+        given = graph.placeholder("result_")
+    given.meta["val"] = result.meta["val"]
+    result.replace_all_uses_with(given, delete_user_cb=lambda user: user.op != "output")
+    outputs = [_unwrapped(given if node is result else node) for node in gradients]
+    graph.output_node().args = (outputs,)
+    graph.eliminate_dead_code()
+    names = tuple(node.name for node in graph.find_nodes(op="placeholder"))
+    return Traced(graph=graph, inputs=names, weights={}, outputs=outputs, structure="tuple")
+
+
+def _unwrapped(node: fx.Node) -> fx.Node:
+    """A gradient without what autograd hides it behind."""
+    while node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+        node = cast("fx.Node", node.args[0])
+    return node
+
+
+def _written(
+    task: Task,
+    traced: Traced,
+    given: Tensors,
+    wanted: Sequence[BackwardRead],
+) -> Backward:
+    placeholders = traced.graph.find_nodes(op="placeholder")
+    reads = dict(zip(placeholders, given, strict=True))
+    labels = [f"t{number}" for number in range(len(placeholders))]
+    names = names_of(traced, labels)
+    made = [node for node in traced.outputs if node.op != "placeholder"]
+    if len(made) < len(traced.outputs) and any(
+        reads[node].kind != "gradient" for node in traced.outputs if node.op == "placeholder"
+    ):
+        raise refuse("A gradient is one of the forward's own tensors.")
+    kept = list(dict.fromkeys(made))
+    if not kept:
+        raise refuse("The gradients need no computing.")
+    if constant := next((node for node in kept if not _depends(node)), None):
+        raise refuse(f"A gradient is a constant ({constant.target}), whatever the inputs are.")
+    nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
+    used = [node for node in placeholders if any(user in nodes for user in node.users)]
+    graph = to_graph(traced, labels, with_strides=True)
+    values: dict[fx.Node, object] = dict(zip(placeholders, given.values(), strict=True))
+    outline = Outline(
+        graph=graph, seen=tuple(looked_at(traced.graph, values, names).values()), whole_ms=0.0
+    )
+    region = Region(
+        nodes=tuple(names[node] for node in nodes),
+        inputs=tuple(names[node] for node in used),
+        weights=(),
+        outputs=tuple(names[node] for node in kept),
+    )
+    words = ", ".join(_words(reads[node]) for node in used)
+    return Backward(
+        source=region_source(outline, region, f"The backward of {task.name}, given {words}"),
+        reads=tuple(reads[node] for node in used),
+        gives=tuple(
+            BackwardGives(
+                kind=read.kind, name=read.name, place=kept.index(node) if node in kept else None
+            )
+            for read, node in zip(wanted, traced.outputs, strict=True)
+        ),
+    )
+
+
+def _words(read: BackwardRead) -> str:
+    return read.name or f"the {read.kind}"
+
+
+def _depends(node: fx.Node) -> bool:
+    """Whether a node is computed from an argument."""
+    waiting, seen = [node], set[fx.Node]()
+    while waiting:
+        at = waiting.pop()
+        if at.op == "placeholder":
+            return True
+        if at not in seen:
+            seen.add(at)
+            waiting.extend(at.all_input_nodes)
+    return False
+
+
+def _timed(
+    forward: Forward, given: Tensors, wanted: Sequence[BackwardRead], found: Backward
+) -> Backward:
+    """The same with what PyTorch takes, each the least of several calls, taken in turns."""
+    names: dict[str, type[torch.nn.Module]] = {}
+    exec(compile(found.source, "<backward>", "exec"), names)
+    file = names["Model"]()
+    arguments = [given[read] for read in found.reads]
+    leaves = {read: given[read].detach().requires_grad_() for read in wanted}
+    gradient = given[BackwardRead(kind="gradient")]
+    tensors = {read: held for read, held in given.items() if read.kind in ("input", "weight")}
+
+    def recorded() -> torch.Tensor:
+        with torch.enable_grad():
+            return forward({**tensors, **leaves})
+
+    def step() -> object:
+        return torch.autograd.grad(recorded(), list(leaves.values()), gradient, allow_unused=True)
+
+    calls: dict[str, Callable[[], object]] = {
+        "eager_forward_ms": lambda: forward(tensors),
+        "forward_ms": recorded,
+        "step_ms": step,
+        "eager_backward_ms": lambda: file(*arguments),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    began = time.perf_counter()
+    with torch.no_grad():
+        while not times["step_ms"] or (
+            len(times["step_ms"]) < _RUNS and time.perf_counter() - began < _MOST_S
+        ):
+            for name, call in calls.items():
+                times[name].append(_ms(call, gradient))
+    # The first call of each warms up, unless it was all that there was time for.
+    return found.model_copy(update={name: min(took[1:] or took) for name, took in times.items()})
+
+
+def _ms(call: Callable[[], object], tensor: torch.Tensor) -> float:
+    _wait(tensor)
+    start = time.perf_counter()
+    kept = call()
+    _wait(tensor)
+    took_ms = (time.perf_counter() - start) * 1e3
+    del kept  # freeing a result is no part of the call
+    return took_ms
+
+
+def _wait(tensor: torch.Tensor) -> None:
+    if tensor.is_cuda:
+        torch.cuda.synchronize()

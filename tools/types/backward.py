@@ -1,0 +1,58 @@
+"""The backward of a module as a task of its own: its file, and what its tensors stand for.
+
+The file is a module like any other, so that the same search finds kernels for it. It is given what
+the forward read, the forward's result, and the gradient of that result; nothing else is kept
+between the two, and what it needs besides it computes again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from kernelwright.tools.types.value import Value
+
+ReadKind = Literal["input", "weight", "result", "gradient"]
+
+
+class BackwardRead(Value):
+    """One argument of the backward: an input or weight by its name, the result, or its gradient."""
+
+    kind: ReadKind
+    name: str = ""
+
+
+class BackwardGives(Value):
+    """The gradient of one input or weight.
+
+    `place` is where the backward's file returns it; None where it is the result's gradient itself.
+    """
+
+    kind: ReadKind
+    name: str
+    place: int | None
+
+
+class Backward(Value):
+    """The backward of a task.
+
+    Attributes:
+        source: the text of its file.
+        reads: its arguments in order.
+        gives: the gradients, by what they belong to.
+        forward_ms: the reference's forward with autograd recording, the least of several calls.
+        step_ms: the same with its backward.
+        eager_forward_ms: the forward with nothing recorded.
+        eager_backward_ms: the operators of the file as PyTorch runs them.
+
+    The times were taken in turns, so that they can be compared with each other.
+    """
+
+    source: str
+    reads: tuple[BackwardRead, ...]
+    gives: tuple[BackwardGives, ...]
+    forward_ms: float = Field(default=0, ge=0)
+    step_ms: float = Field(default=0, ge=0)
+    eager_forward_ms: float = Field(default=0, ge=0)
+    eager_backward_ms: float = Field(default=0, ge=0)
