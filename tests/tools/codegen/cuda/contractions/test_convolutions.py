@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +104,7 @@ MORE = (
 )
 
 
+swept = partial(pytest.param, marks=pytest.mark.exhaustive)
 # One of each skeleton meets every setting; the others meet the first and one more, in turn.
 EVERY_SETTING = ("plain", "strided", "turned_even", "volume", f"plain{EXACT}")
 
@@ -315,16 +316,7 @@ def _surprises(x: torch.Tensor) -> None:
     x[0][place] = 1e20
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "strided",
-        *(
-            pytest.param(name, marks=pytest.mark.exhaustive)
-            for name in (f"strided{EXACT}", "channels_last")
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", ["strided", swept(f"strided{EXACT}"), swept("channels_last")])
 @pytest.mark.parametrize("surprises", [False, True])
 def test_what_a_sample_misses_is_packed_again(
     toolbox: SimpleNamespace, sampled: Callable[[str], Playable], name: str, surprises: bool
@@ -428,7 +420,7 @@ SPLIT_SETTINGS = ({}, {"TILE": 64128, "GROUPS": 2}, {"TILE": 64064, "GROUPS": 3,
     [
         ("images", CONVOLUTION, {"SPAN": 32}),
         *(
-            pytest.param(name, strategy, more, marks=pytest.mark.exhaustive)
+            swept(name, strategy, more)
             for name in LARGE
             for strategy, tried in ((CONVOLUTION, SETTINGS), (SPLIT_CONVOLUTION, SPLIT_SETTINGS))
             for more in tried
