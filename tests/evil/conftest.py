@@ -1,12 +1,15 @@
 """The suite on this machine's CPU, one executor for all of it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Defence
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.hardware import detect
+from kernelwright.tools.selftest.catalogue import Case
 from kernelwright.tools.selftest.suite import RULES, Suite
 
 
@@ -27,3 +30,22 @@ async def executor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lo
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def suite(executor: LocalExecutor) -> Suite:
     return Suite(executor, "cpu")
+
+
+@pytest.fixture
+def holds_without(
+    executor: LocalExecutor, suite: Suite
+) -> Callable[[Defence, Case], Awaitable[bool]]:
+    """Whether an evil is found out for its reason with a defence switched off."""
+
+    async def holds(defence: Defence, case: Case) -> bool:
+        executor.rules = RULES.model_copy(update={"switched_off": (defence,)})
+        try:
+            found = await suite.evil(case.model_copy(update={"tries": 1}))
+        except WorkerBrokenError:
+            return False  # the judge itself fell over what the defence keeps away
+        finally:
+            executor.rules = RULES
+        return found.verdict in case.verdicts and all(word in found.said for word in case.words)
+
+    return holds

@@ -3,6 +3,8 @@
 All of them are a sweep; a few of different kinds are tried with every other test.
 """
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
@@ -13,8 +15,6 @@ from kernelwright.tools.selftest.suite import Suite
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ALWAYS = {
-    "5-plan-recycled-memory-says-that-it-was-done",
-    "9-foreign-looks-through-all-objects",
     "15-plan-half-precision-in-between",
     "19-plan-writes-past-the-end",
     "22-foreign-leaves-with-status-0",
@@ -42,3 +42,12 @@ async def test_the_evil_is_rejected_for_its_reason_and_its_twin_passes(
     outcome = await suite.case(row, case)
     assert outcome.caught, (outcome.evil.verdict, outcome.evil.said)
     assert outcome.twin_accepted, (outcome.twin.verdict, outcome.twin.said)
+
+
+async def test_without_the_bound_on_errors_one_of_its_evils_is_not_found_out(
+    holds_without: Callable[[Defence, Case], Awaitable[bool]],
+) -> None:
+    """The bound is what finds it, and the suite would show its loss; other defences are a sweep."""
+    _, case = ON_CPU["15-plan-half-precision-in-between"]
+    assert case.defence is Defence.ERROR_RATIO
+    assert not await holds_without(Defence.ERROR_RATIO, case)

@@ -1,6 +1,6 @@
 """The suite has teeth: with a defence switched off, a row that names it fails."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -8,13 +8,13 @@ from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules
-from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.selftest.catalogue import Case, base, candidate_of, cases, rows
 from kernelwright.tools.selftest.suite import RULES, Suite
 from kernelwright.tools.types import Candidate, Evaluation, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+HoldsWithout = Callable[[Defence, Case], Awaitable[bool]]
 HEAD = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
 # Right in the process whose seed it knows, wrong in every other one.
 KNOWS_ITS_PROCESS = f"""{HEAD}    def __init__(self):
@@ -66,38 +66,23 @@ def _shown() -> Iterator[tuple[Defence, list[Case]]]:
 
 
 SHOWN = list(_shown())
-# Taken away with every other test; the others are a sweep.
+# Taken away with every other test, beside the evils in `test_cpu.py`; these are a sweep.
 ALWAYS = {Defence.ERROR_RATIO}
-TAKEN_AWAY = [
-    pytest.param(*item, id=item[0].value, marks=() if item[0] in ALWAYS else pytest.mark.exhaustive)
-    for item in SHOWN
-]
+TAKEN_AWAY = [pytest.param(*item, id=item[0].value) for item in SHOWN if item[0] not in ALWAYS]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("defence", "ready"), TAKEN_AWAY)
 async def test_without_a_defence_a_row_fails(
-    executor: LocalExecutor, suite: Suite, defence: Defence, ready: list[Case]
+    executor: LocalExecutor, holds_without: HoldsWithout, defence: Defence, ready: list[Case]
 ) -> None:
     if defence is Defence.SANDBOX and not executor.isolation.is_a_wall:
         pytest.skip("no wall stands on this machine, so none can be taken away")
     for case in ready:
-        if not await _holds_without(defence, case, executor, suite):
+        if not await holds_without(defence, case):
             return
     names = ", ".join(case.name for case in ready)
     raise AssertionError(f"without {defence.value} all of these are found out as with it: {names}")
-
-
-async def _holds_without(
-    defence: Defence, case: Case, executor: LocalExecutor, suite: Suite
-) -> bool:
-    executor.rules = RULES.model_copy(update={"switched_off": (defence,)})
-    try:
-        found = await suite.evil(case.model_copy(update={"tries": 1}))
-    except WorkerBrokenError:
-        return False  # the judge itself fell over what the defence keeps away
-    finally:
-        executor.rules = RULES
-    return found.verdict in case.verdicts and all(word in found.said for word in case.words)
 
 
 async def test_every_defence_is_named_by_a_row_or_said_to_be_shown_elsewhere() -> None:

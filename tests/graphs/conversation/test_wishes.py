@@ -192,6 +192,7 @@ async def test_a_budget_that_was_set_before_the_search_is_its_own_and_survives_a
     await after.aclose()
 
 
+@pytest.mark.exhaustive
 async def test_more_time_while_the_best_is_certified_is_spent_afterwards(
     under_way: UnderWay, rest: Begin, until: Begin
 ) -> None:

@@ -22,8 +22,8 @@ def unpacked(name: str, folder: Path) -> Path:
     ("name", "decisions"),
     [
         ("conv-relu-pool-1121-86w9", 69),
-        ("matmul-1121-7p9z", 122),
-        ("max-pool-1121-nfdr", 106),
+        pytest.param("matmul-1121-7p9z", 122, marks=pytest.mark.exhaustive),
+        pytest.param("max-pool-1121-nfdr", 106, marks=pytest.mark.exhaustive),
         ("softmax-1121-j8j6", 135),
     ],
 )

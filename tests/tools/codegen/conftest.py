@@ -6,9 +6,7 @@ and plan lines with Python, and knows nothing of how kernels would do it.
 
 import hashlib
 import math
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -393,7 +391,9 @@ def check() -> Callable[..., Checked]:
 
 
 @pytest.fixture(scope="session")
-def precompiled(home_of_tests: Path) -> Callable[[Sequence[str], Path], Path]:
+def precompiled(
+    made_once: Callable[[str, Callable[[Path], str]], str],
+) -> Callable[[Sequence[str], Path], Path]:
     """`precompiled(command, header)` is a folder for the front of the command's include path.
 
     Headers are a second or two of every compilation; here they are read once a session, as all of
@@ -402,16 +402,12 @@ def precompiled(home_of_tests: Path) -> Callable[[Sequence[str], Path], Path]:
 
     def made(command: Sequence[str], header: Path) -> Path:
         key = hashlib.sha256("\n".join([*command, str(header)]).encode()).hexdigest()
-        folder = home_of_tests / f"{header.stem}-{key[:16]}"
-        if not folder.is_dir():
-            home_of_tests.mkdir(parents=True, exist_ok=True)
-            work = Path(tempfile.mkdtemp(dir=home_of_tests))
-            output = str(work / f"{header.name}.gch")
+
+        def compiled(folder: Path) -> str:
+            output = str(folder / f"{header.name}.gch")
             subprocess.run([*command, "-x", "c++-header", str(header), "-o", output], check=True)
-            try:
-                work.rename(folder)
-            except OSError:  # another process was faster
-                shutil.rmtree(work)
-        return folder
+            return str(folder)
+
+        return Path(made_once(f"{header.stem}-{key[:16]}", compiled))
 
     return made

@@ -71,22 +71,24 @@ async def executor(
 
 
 @pytest.fixture(scope="session")
-def rows(cpu: Hardware, tmp_path_factory: pytest.TempPathFactory) -> Task:
-    """A softmax of scaled rows, traced from a file, once: a task is a value."""
-    folder = tmp_path_factory.mktemp("task")
-    path = folder / "rows.py"
-    path.write_text(ROWS, encoding="utf-8")
+def rows(cpu: Hardware, made_once: Callable[[str, Callable[[Path], str]], str]) -> Task:
+    """A softmax of scaled rows, traced from a file, once for all processes: a task is a value."""
 
-    async def traced() -> Task | Refusal:
+    async def traced(folder: Path) -> Task | Refusal:
+        path = folder / "rows.py"
+        path.write_text(ROWS, encoding="utf-8")
         reader = LocalExecutor(cpu, folder / "scratch", seed=7, rules=SHORT)
         try:
             return await reader.trace(path, TracePolicy())
         finally:
             await reader.aclose()
 
-    task = asyncio.run(traced())
-    assert isinstance(task, Task), task
-    return task
+    def made(folder: Path) -> str:
+        task = asyncio.run(traced(folder))
+        assert isinstance(task, Task), task
+        return task.model_dump_json()
+
+    return Task.model_validate_json(made_once("rows", made))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

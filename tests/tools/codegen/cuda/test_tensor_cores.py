@@ -256,7 +256,10 @@ def test_swizzled_rows_lie_in_different_banks(device: ctypes.CDLL, way: int, wai
     assert bool(device.matrix_bank_conflicts()) is waits
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"])
+OTHER_ARCHITECTURES = (pytest.param(n, marks=pytest.mark.exhaustive) for n in ("sm_86", "sm_89"))
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_120", *OTHER_ARCHITECTURES])
 async def test_the_prelude_compiles_without_spills(architecture: str) -> None:
     candidate = new_candidate("cuda", SOURCE, "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)

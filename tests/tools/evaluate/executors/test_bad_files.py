@@ -58,6 +58,7 @@ async def test_a_forward_that_ends_its_process_is_refused(
     assert "Traceback" not in found.sentence
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_hangs_is_stopped_with_everything_it_started(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
@@ -165,7 +166,8 @@ async def test_a_file_that_computes_for_longer_than_that_is_read(
     assert any(words.endswith("using the processor") for words in heard)
 
 
-@pytest.mark.parametrize("isolation", ["auto", pytest.param("off", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("isolation", ["auto", "off"])
 async def test_a_package_is_read_and_judged_behind_the_wall_and_without(
     cpu: Hardware,
     short_rules: Rules,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -33,20 +34,21 @@ def get_init_inputs():
 
 
 @pytest.fixture(scope="session")
-def task(tmp_path_factory, short_rules: Rules) -> Task:
-    folder = tmp_path_factory.mktemp("task")
-    (folder / "task.py").write_text(TASK)
-
-    async def traced():
+def task(made_once, short_rules: Rules) -> Task:
+    async def traced(folder: Path):
+        (folder / "task.py").write_text(TASK)
         executor = LocalExecutor.create("cpu", folder / "scratch", rules=short_rules)
         try:
             return await executor.read(folder / "task.py", TracePolicy())
         finally:
             await executor.aclose()
 
-    found = asyncio.run(traced())
-    assert isinstance(found, Task)
-    return found
+    def made(folder: Path) -> str:
+        found = asyncio.run(traced(folder))
+        assert isinstance(found, Task)
+        return found.model_dump_json()
+
+    return Task.model_validate_json(made_once("foreign-task", made))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

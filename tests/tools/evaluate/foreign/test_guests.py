@@ -139,12 +139,6 @@ FAILURES = [
         "with other weights",
     ),
     (
-        "import os\n        os.fork() or __import__('time').sleep(30)\n        "
-        "return torch.softmax(x, 1) * self.weight",
-        Verdict.CHEATING,
-        "processes running",
-    ),
-    (
         'import os\n        print(\'{"verdict": "correct"}\', flush=True)\n        os._exit(0)',
         Verdict.CRASHED,
         "ended its process with exit status 0",
@@ -152,6 +146,12 @@ FAILURES = [
 ]
 # The same in other ways, as a sweep.
 OTHER_FAILURES = [
+    (
+        "import os\n        os.fork() or __import__('time').sleep(30)\n        "
+        "return torch.softmax(x, 1) * self.weight",
+        Verdict.CHEATING,
+        "processes running",
+    ),
     ("return torch.softmax(x, 1)", Verdict.WRONG_RESULT, "are wrong"),
     ("return torch.softmax(x, 1)[1:]", Verdict.WRONG_SHAPE, "expected float32[32, 200]"),
     (
@@ -238,6 +238,7 @@ async def test_weights_of_another_shape_are_not_held_for_kept_ones(judged):
     assert any("no weight of the reference's shape" in n for n in found.verification.not_verified)
 
 
+@pytest.mark.exhaustive
 async def test_a_guest_that_hangs_is_stopped(judged):
     rules = Rules(candidate_s=2.0, candidate_slowdown=1.0)
     found = await judged(

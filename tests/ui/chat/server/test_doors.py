@@ -83,6 +83,7 @@ async def test_somebody_added_locks_a_running_server_at_once(house, visit, drive
         assert (await client.get(f"/project/thread/{anna.thread}")).status_code == 401
 
 
+@pytest.mark.exhaustive
 async def test_a_message_that_was_sent_after_the_lock_is_never_heard(house, visit, driver):
     nobody = await visit(house.url)
     await nobody.say("what can you do?")

@@ -83,8 +83,8 @@ def test_they_compute_what_the_loop_says(toolbox: SimpleNamespace, variants: lis
     ("name", "settings"),
     [
         (NAME, (256, 4, 4, 3)),
-        (NAME, (512, 4, 4, 2)),
-        (NAME, (256, 8, 8, 3)),
+        pytest.param(NAME, (512, 4, 4, 2), marks=pytest.mark.exhaustive),
+        pytest.param(NAME, (256, 8, 8, 3), marks=pytest.mark.exhaustive),
         (GRID, (512, 4, 4, 2)),
     ],
 )

@@ -238,7 +238,9 @@ def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: 
             torch.testing.assert_close(mine.double(), wanted, rtol=0, atol=1e-6, msg=variant.label)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.exhaustive)]
+)
 def test_half_types_round_states_alone(
     toolbox: SimpleNamespace, tmp_path: Path, dtype: torch.dtype
 ) -> None:
