@@ -77,7 +77,8 @@ def pays_by_itself(context: SearchContext) -> bool:
     """Whether regions are searched without being asked for.
 
     Where a model has several operators of the library's, and time enough for every class. On a GPU
-    kernels of ours take products too, regions were not measured yet, and they are asked for.
+    kernels of ours take products too, regions were not measured yet, and they are asked for. A
+    model that is traced in parts is searched in no other way.
     """
     if context.task.parts:
         return True

@@ -77,13 +77,16 @@ def test_only_what_is_certainly_ahead_of_eager_counts_as_faster():
 def test_regions_are_searched_unasked_where_there_is_time_for_each(
     monkeypatch: pytest.MonkeyPatch, seconds: float, kind: str, remote: bool, wanted: bool
 ):
-    monkeypatch.setattr(search, "is_large", lambda task: task == "large")
+    large, small = SimpleNamespace(parts=()), SimpleNamespace(parts=())
+    monkeypatch.setattr(search, "is_large", lambda task: task is large)
     context: Any = SimpleNamespace(
-        task="large",
+        task=large,
         profile=SimpleNamespace(seconds=seconds),
         hardware=SimpleNamespace(kind=kind),
         executor=SimpleNamespace(capabilities=SimpleNamespace(remote=remote)),
     )
     assert pays_by_itself(context) is wanted
-    context.task = "small"
+    context.task = small
     assert not pays_by_itself(context)
+    context.task = SimpleNamespace(parts=("first",))
+    assert pays_by_itself(context)  # there is no other way

@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
-from kernelwright.tools.codegen.library.compose import ComposeError, Part, compose
+from kernelwright.tools.codegen.library.compose import (
+    ComposeError,
+    Part,
+    compose,
+    compose_in_parts,
+)
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import (
@@ -19,6 +24,7 @@ from kernelwright.tools.languages import (
 )
 from kernelwright.tools.tasks import Reference, draw, trace
 from kernelwright.tools.tasks.outline import outline_of
+from kernelwright.tools.tasks.parts_outline import outline_in_parts
 from kernelwright.tools.tasks.regions import model_regions, region_source
 from kernelwright.tools.types import Task, TracePolicy
 
@@ -78,7 +84,8 @@ class Whole:
         self.task = _traced(textwrap.dedent(text), folder / "model.py")
         self.reference = Reference.build(self.task, "cpu")
         self.arguments = list(draw(self.task, "task", 0, "cpu"))
-        self.outline = outline_of(self.reference, self.task, self.arguments, ADMITTED)
+        outlined = outline_in_parts if self.task.parts else outline_of
+        self.outline = outlined(self.reference, self.task, self.arguments, ADMITTED)
         self.regions = model_regions(self.outline, lambda moved, operations: 0.0)
         self.parts = []
         for item in self.regions.classes:
@@ -88,12 +95,15 @@ class Whole:
             candidate = new_candidate("cpp", draft.kernel, draft.plan)
             self.parts.append(Part(item, candidate))
         names = tuple(spec.name for spec in self.task.inputs)
-        self.candidate = compose(self.outline.graph, self.parts, names, "cpp")
+        if self.task.parts:
+            self.candidate = compose_in_parts(self.outline, self.parts, names, "cpp")
+        else:
+            self.candidate = compose(self.outline.graph, self.parts, names, "cpp")
 
     def run(self):
         built = asyncio.run(compile_candidate(self.candidate, architecture=None, timeout_s=90))
         assert isinstance(built, Built), built
-        runner = load_candidate(self.candidate, built, "cpu")
+        runner = load_candidate(self.candidate, built, "cpu", host=self.reference.host)
         weights = {name: value.clone() for name, value in self.reference.weights().items()}
         runner.prepare(weights)
         return runner(self.arguments, weights), weights
@@ -138,3 +148,16 @@ def test_a_plan_that_returns_in_several_places_is_refused_in_words(tmp_path):
     twice = Part(first.of, first.candidate.model_copy(update={"plan": plan}))
     with pytest.raises(ComposeError, match="returns in several places"):
         compose(whole.outline.graph, [twice], ("x",), "cpp")
+
+
+def test_a_model_with_a_branch_on_values_has_a_function_for_every_part(tmp_path):
+    text = STACK.replace("LAYERS", "2").replace(
+        "return self.blocks(x).topk(3)", "return self.blocks[1](self.blocks[0](x) * x.sum().item())"
+    )
+    whole = Whole(text, tmp_path)
+    assert [part.path for part in whole.task.parts] == ["blocks.0", "blocks.1"]
+    assert "def part_0(p0_x0)" in whole.candidate.plan
+    assert "def part_1(p1_x0)" in whole.candidate.plan
+    assert whole.candidate.kernel.count("namespace r1 {") == 1
+    (got,), _ = whole.run()
+    torch.testing.assert_close(got, whole.reference.forward(whole.arguments)[0])
