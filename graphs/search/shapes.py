@@ -8,7 +8,9 @@ the evidence, and certifies at the example's. Where one way of writing it fails,
 What came of it is kept as a term of the run; the run's own result is not touched.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from kernelwright.graphs.run_view.events import Noted
 from kernelwright.graphs.run_view.figures import choose
@@ -62,7 +64,7 @@ async def with_shapes(context: SearchContext, summary: Summary | Refusal) -> Sum
     winner = summary.best.candidate if summary.best else ""
     if known is None or known.winner != winner:
         context.emit(Noted(words=f"sizes beside the example's: {asked}"))
-        known = await _served(context, asked, winner)
+        known = await _until_ended(context, asked, winner)
         context.archive.record_term(_TERM, known.model_dump_json())
         context.emit(Noted(words=known.served.words))
     changed = summary.model_copy(update={"shapes": known.served})
@@ -70,10 +72,24 @@ async def with_shapes(context: SearchContext, summary: Summary | Refusal) -> Sum
     return changed
 
 
-async def _served(context: SearchContext, asked: str, winner: str) -> SizedResult:
-    def nothing(why: str) -> SizedResult:
-        return SizedResult(winner=winner, served=ServedShapes(asked=asked, problem=why))
+async def _until_ended(context: SearchContext, asked: str, winner: str) -> SizedResult:
+    """What came of it; nothing where somebody ended it, and the run's own result stands."""
+    working = asyncio.create_task(_served(context, asked, winner))
+    context.control.watch(working)
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if not context.control.stopped_because:
+            raise
+    return _nothing(asked, winner, f"stopped: {context.control.stopped_because}")
 
+
+def _nothing(asked: str, winner: str, why: str) -> SizedResult:
+    return SizedResult(winner=winner, served=ServedShapes(asked=asked, problem=why))
+
+
+async def _served(context: SearchContext, asked: str, winner: str) -> SizedResult:
+    nothing = partial(_nothing, asked, winner)
     standing = choose(context.archive.standings())
     if standing is None or standing.candidate.id != winner:
         return nothing("there is no correct candidate to write for them")

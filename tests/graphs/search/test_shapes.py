@@ -35,7 +35,7 @@ TINY = SearchProfile(
 async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "tiny.py"
     file.write_text(MODULE)
-    policy = TracePolicy(shapes="batch=1..33")
+    policy = TracePolicy(shapes="batch=31..33")
     summary = await start_search(file, policy, "cpu", TINY, home=tmp_path)
     assert isinstance(summary, Summary), summary
     assert summary.shapes is not None
@@ -51,8 +51,8 @@ async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -
     assert known.candidate is not None
     assert material.candidate.id == known.candidate.id
     assert material.evaluation.verdict is Verdict.CORRECT
-    assert "verified at batch = 1, 2, " in material.evaluation.verification.shapes
-    ends = [check for check in summary.shapes.verified.checks if check.sizes in ((1,), (33,))]
+    assert "verified at batch = 31, 32, 33" in material.evaluation.verification.shapes
+    ends = [check for check in summary.shapes.verified.checks if check.sizes in ((31,), (33,))]
     assert all(check.candidate_ms and check.eager_ms for check in ends)
 
 
