@@ -100,7 +100,10 @@ def own_backward(archive: Archive) -> OwnBackward | None:
     found = BackwardSearch.model_validate_json(kept) if kept else BackwardSearch()
     if found.backward is None or not found.run:
         return None
-    inner = Archive.open(found.run, archive.folder.parent.parent)
+    try:
+        inner = Archive.open(found.run, archive.folder.parent.parent)
+    except RunError:  # it was deleted since; the forward stands without it
+        return None
     try:
         if choose(inner.standings()) is None:
             return None

@@ -77,6 +77,17 @@ assert not any(name.split(".")[0] == "kernelwright" for name in sys.modules)
     outside(BEGIN + code, own, cwd=tmp_path)
 
 
+def test_a_gradient_that_no_kernel_has_is_recomputed(own, outside, tmp_path):
+    code = """
+module._HAS = (False,)                            # as if x were a buffer
+(a,) = torch.autograd.grad(mine(x), x, g)
+torch.testing.assert_close(a, torch.autograd.grad(reference(x), x, g)[0])
+assert module.COUNTS == {"kernel (recorded)": 1}, module.COUNTS
+assert not module.backward.COUNTS, module.backward.COUNTS
+"""
+    outside(BEGIN + code, own, cwd=tmp_path)
+
+
 @pytest.mark.exhaustive
 def test_compiled_both_ways_run_kernels_and_second_derivatives_are_refused(own, outside, tmp_path):
     code = """

@@ -134,22 +134,6 @@ async def answers(page: Page, question: str, words: str) -> None:
     await expect(found).to_be_visible(timeout=PATIENCE_MS)
 
 
-async def test_a_search_is_begun_steered_paused_and_there_after_a_reload(page, small):
-    await begin(page, small)
-    await say(page, "stop trying shared memory")
-    await answers(page, "stop trying shared memory", "shared memory|already")
-    await button(page, "Pause").click()
-    await expect(button(page, "Continue")).to_be_visible(timeout=PATIENCE_MS)
-    address = page.url
-    await page.reload()
-    await ready(page)
-    assert page.url == address
-    await shows(page, "make this faster")
-    await button(page, "^Stop").click()
-    await expect(button(page, "Take it home|^Continue")).to_be_visible(timeout=PATIENCE_MS)
-
-
-@pytest.mark.exhaustive  # to the export that is opened, which a search and its proof come before
 async def test_the_whole_story(page, small, tmp_path):
     await begin(page, small)
     await shows(page, "in round 1,")  # watch; before that it says what comes before the first

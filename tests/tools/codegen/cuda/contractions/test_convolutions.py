@@ -105,7 +105,7 @@ MORE = (
 
 
 swept = partial(pytest.param, marks=pytest.mark.exhaustive)
-# One of each skeleton meets every setting; the others meet the first and one more, in turn.
+# These meet every setting; the others meet the first and one more, in turn.
 EVERY_SETTING = ("plain", "strided", "turned_even", "volume", f"plain{EXACT}")
 
 
