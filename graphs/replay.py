@@ -37,9 +37,9 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.graphs.search.agent_set import agents_by, models_of, playbook_agents
 from kernelwright.graphs.search.context import Circumstances, MakeAgents, SearchContext
-from kernelwright.graphs.search.run_terms import PastDecisions, kept_choice
+from kernelwright.graphs.search.options.run_terms import PastDecisions, kept_choice
+from kernelwright.graphs.search.options.tool_book import PastBook
 from kernelwright.graphs.search.session import WENT_ON, build_search, drive
-from kernelwright.graphs.search.tool_book import PastBook
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.recorded import RecordedExecutor

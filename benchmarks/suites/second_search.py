@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.run_view.events import CandidateJudged, Event, RunStarted
+from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
-from kernelwright.graphs.search.run_terms import opened
 from kernelwright.profiles.load import search_profile
 from kernelwright.tools.types import Refusal, TracePolicy
 

@@ -8,8 +8,8 @@ with the forward's run, and an export of that run then has both.
 from pathlib import Path
 
 from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
-from kernelwright.graphs.search.run_terms import opened
 from kernelwright.graphs.search.summary import BACKWARD_TERM, BackwardSearch, material_of
 from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import Archive, default_home

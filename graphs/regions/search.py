@@ -18,9 +18,9 @@ from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.regions.listing import Listed, is_large, listed
 from kernelwright.graphs.run_view.events import Noted, RegionSearched, RegionsFound
 from kernelwright.graphs.search.context import Prepare, SearchContext
-from kernelwright.graphs.search.remembering import memories_of
+from kernelwright.graphs.search.options.remembering import memories_of
+from kernelwright.graphs.search.options.run_terms import keep_composed
 from kernelwright.graphs.search.run import start_search
-from kernelwright.graphs.search.run_terms import keep_composed
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.archive.elites import YARDSTICK

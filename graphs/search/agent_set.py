@@ -17,7 +17,7 @@ from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.toolbox.workbench import RoleTools
 from kernelwright.graphs.run_view.events import Awaited, ModelCalled
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
-from kernelwright.graphs.search.run_terms import start_of
+from kernelwright.graphs.search.options.run_terms import start_of
 from kernelwright.profiles.load import ModelProfile, Models, SearchProfile, ToolMode
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.codegen.library.kernel_library import Repertoire

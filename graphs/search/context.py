@@ -33,14 +33,14 @@ from kernelwright.graphs.run_view.events import (
     FloorRevised,
     RegionsFound,
 )
-from kernelwright.graphs.search.pace import Pace, pace_of
-from kernelwright.graphs.search.remembering import begun_with
-from kernelwright.graphs.search.run_terms import (
+from kernelwright.graphs.search.options.remembering import begun_with
+from kernelwright.graphs.search.options.run_terms import (
     COMPOSED_TERM,
     Decisions,
     KeptDecisions,
 )
-from kernelwright.graphs.search.tool_book import EventBook, has_tools
+from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
+from kernelwright.graphs.search.pace import Pace, pace_of
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.evaluate.executors.base.executor import Executor

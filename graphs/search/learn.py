@@ -38,8 +38,8 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.search.agent_set import spent_on_models
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
-from kernelwright.graphs.search.remembering import is_settled, memories_of
-from kernelwright.graphs.search.run_terms import manner_of
+from kernelwright.graphs.search.options.remembering import is_settled, memories_of
+from kernelwright.graphs.search.options.run_terms import manner_of
 from kernelwright.graphs.search.state import SearchState, Update
 from kernelwright.tools.archive import (
     Archive,

@@ -28,10 +28,10 @@ from kernelwright.graphs.search.judging import (
     screened_ms,
     settle,
 )
+from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
+from kernelwright.graphs.search.options.second_chances import second_chances
 from kernelwright.graphs.search.pace import Took, remember
-from kernelwright.graphs.search.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
-from kernelwright.graphs.search.second_chances import second_chances
 from kernelwright.graphs.search.state import (
     SearchState,
     Update,

@@ -20,7 +20,7 @@ from kernelwright.graphs.run_view.events import (
     RoleAnswered,
 )
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.graphs.search.second_chances import reasons
+from kernelwright.graphs.search.options.second_chances import reasons
 from kernelwright.graphs.search.state import SearchState, Update, Work
 from kernelwright.tools.archive import Author, Standing, island
 from kernelwright.tools.types import (

@@ -24,8 +24,8 @@ from kernelwright.graphs.search.context import (
     keep_roles,
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
-from kernelwright.graphs.search.remembering import keep_fresh, keep_memories
-from kernelwright.graphs.search.run_terms import (
+from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
+from kernelwright.graphs.search.options.run_terms import (
     attach,
     choice_of,
     keep_manner,
@@ -33,11 +33,11 @@ from kernelwright.graphs.search.run_terms import (
     opened,
     refusal,
 )
-from kernelwright.graphs.search.second_chances import keep_second_chances
+from kernelwright.graphs.search.options.second_chances import keep_second_chances
+from kernelwright.graphs.search.options.shapes import with_shapes
+from kernelwright.graphs.search.options.tool_book import keep_tools
 from kernelwright.graphs.search.session import WENT_ON, run_session, started
-from kernelwright.graphs.search.shapes import with_shapes
 from kernelwright.graphs.search.summary import summarise
-from kernelwright.graphs.search.tool_book import keep_tools
 from kernelwright.profiles.load import Hardware, Models, SearchProfile
 from kernelwright.tools.archive import (
     Archive,

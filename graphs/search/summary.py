@@ -12,7 +12,7 @@ from kernelwright.graphs.run_view.events import EVENT
 from kernelwright.graphs.run_view.figures import best_baseline, choose, figure_of
 from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.graphs.search.shapes import sized_result
+from kernelwright.graphs.search.options.shapes import sized_result
 from kernelwright.tools.archive import Archive, RunError, Standing
 from kernelwright.tools.export import ExportRefusedError, Material, OwnBackward
 from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Protocol
 
 from kernelwright.graphs.search.context import Listener, MakeAgents
+from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
-from kernelwright.graphs.search.run_terms import opened
 from kernelwright.graphs.search.session import import_beforehand
 from kernelwright.graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from kernelwright.profiles.load import Models, SearchProfile

@@ -10,8 +10,8 @@ import pytest
 
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.options.run_terms import kept_choice, opened
 from kernelwright.graphs.search.run import resume_search, start_search
-from kernelwright.graphs.search.run_terms import kept_choice, opened
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor

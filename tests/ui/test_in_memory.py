@@ -8,7 +8,7 @@ from torch import nn
 
 import kernelwright
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.tasks.draws import draw
+from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Task, TracePolicy

@@ -11,11 +11,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kernelwright.tools.tasks.inputs.variations import DISTRIBUTIONS, PROBES, applicable
 from kernelwright.tools.tasks.refusals import read_source
-from kernelwright.tools.tasks.variations import DISTRIBUTIONS, PROBES, applicable
 
 if TYPE_CHECKING:
-    from kernelwright.tools.tasks.draws import draw
+    from kernelwright.tools.tasks.inputs.draws import draw
     from kernelwright.tools.tasks.reference import Reference
     from kernelwright.tools.tasks.tracing import import_exporter, rehearse, trace
 
@@ -33,7 +33,7 @@ __all__ = [
 
 _NEEDS_TORCH = {
     "Reference": "kernelwright.tools.tasks.reference",
-    "draw": "kernelwright.tools.tasks.draws",
+    "draw": "kernelwright.tools.tasks.inputs.draws",
     "import_exporter": "kernelwright.tools.tasks.tracing",
     "rehearse": "kernelwright.tools.tasks.tracing",
     "trace": "kernelwright.tools.tasks.tracing",

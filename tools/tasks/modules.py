@@ -29,7 +29,7 @@ import torch
 from torch import fx, nn
 from torch.utils import _pytree as pytree
 
-from kernelwright.tools.tasks.packing import call_packing, called_flat, leaves_of
+from kernelwright.tools.tasks.inputs.packing import call_packing, called_flat, leaves_of
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.sources.saved import drawn_like, load_state
 from kernelwright.tools.tasks.user_file import Entry, seed_everything

@@ -22,8 +22,8 @@ from torch.fx.node import Argument
 
 from kernelwright.tools.tasks.aten_graph import trace_outline
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.inputs.packing import flattened
 from kernelwright.tools.tasks.modules import Traced
-from kernelwright.tools.tasks.packing import flattened
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.outline import NodeSeen, Outline

@@ -31,6 +31,7 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from kernelwright.tools.tasks.audit.doubts import Ran, watched
+from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import (
     build_call,
     build_inputs,
@@ -38,7 +39,6 @@ from kernelwright.tools.tasks.modules import (
     check_inputs,
     check_outputs,
 )
-from kernelwright.tools.tasks.packing import leaves_of
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import Entry
 from kernelwright.tools.types import ProjectFile, RefusedError, refuse

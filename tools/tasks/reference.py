@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 from kernelwright.tools.tasks.convert import constants_of
+from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import build_module
-from kernelwright.tools.tasks.packing import leaves_of
-from kernelwright.tools.tasks.parts import Host
+from kernelwright.tools.tasks.parts.find import Host
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import choose_entry, load_module
 from kernelwright.tools.types import RefusedError, Task, refuse

@@ -26,18 +26,18 @@ from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.audit.doubts import graph_badges
 from kernelwright.tools.tasks.convert import random_operators, simplify, tensor_spec, to_graph
 from kernelwright.tools.tasks.cost import bytes_moved, flops
-from kernelwright.tools.tasks.domains import input_spec, keep_needed_domains, try_out
+from kernelwright.tools.tasks.inputs.domains import input_spec, keep_needed_domains, try_out
+from kernelwright.tools.tasks.inputs.packing import flattened, taken_apart
+from kernelwright.tools.tasks.inputs.shapes import tied
 from kernelwright.tools.tasks.modules import (
     argument_names,
     build_call,
     build_module,
     check_inputs,
 )
-from kernelwright.tools.tasks.packing import flattened, taken_apart
-from kernelwright.tools.tasks.parts import find_parts, run_unseen, whole_graph
+from kernelwright.tools.tasks.parts.find import find_parts, run_unseen, whole_graph
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, size_bytes
 from kernelwright.tools.tasks.refusals import message, user_code
-from kernelwright.tools.tasks.shapes import tied
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
     Entry,

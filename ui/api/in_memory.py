@@ -28,7 +28,7 @@ from torch import nn
 
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.tools.runtime import home as data_home
-from kernelwright.tools.tasks.packing import (
+from kernelwright.tools.tasks.inputs.packing import (
     call_packing,
     class_of,
     flat_names,

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from kernelwright.tools.evaluate.executors.registry import DEFAULT
-from kernelwright.ui.cli.app_memory import app as memory_app
-from kernelwright.ui.cli.app_runs import app as runs_app
+from kernelwright.ui.cli.data.app_memory import app as memory_app
+from kernelwright.ui.cli.data.app_runs import app as runs_app
 from kernelwright.ui.cli.options import (
     Allow,
     BaseUrl,

@@ -1,7 +1,7 @@
 """Where results go (stdout, a file, remarks to stderr), and questions to models in words.
 
 What a model was asked, what it cost and what it thought are said in one way for trace, cards and
-report. A call in full is shown by `ui.cli.runs`.
+report. A call in full is shown by `ui.cli.data.runs`.
 """
 
 import difflib

@@ -14,8 +14,8 @@ from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.shared.facts import Start
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.search.context import Circumstances, MakeAgents
+from kernelwright.graphs.search.options.run_terms import start_of
 from kernelwright.graphs.search.run import resume_search, start_search
-from kernelwright.graphs.search.run_terms import start_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import (
     Candidate,

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
-from kernelwright.graphs.search.remembering import memories_of
+from kernelwright.graphs.search.options.remembering import memories_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.memory import KernelLibrary, library_path
 from kernelwright.tools.types import Graph, Node, Ref, Task, Verdict

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.graphs.search.options.shapes import sized_result
 from kernelwright.graphs.search.run import start_search
-from kernelwright.graphs.search.shapes import sized_result
 from kernelwright.graphs.search.summary import material_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive

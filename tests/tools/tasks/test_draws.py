@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
-from kernelwright.tools.tasks.draws import _fresh
+from kernelwright.tools.tasks.inputs.draws import _fresh
 from kernelwright.tools.types import InputSpec, Task, TensorSpec
 
 Model = Callable[..., Task]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.tools.tasks.shapes import (
+from kernelwright.tools.tasks.inputs.shapes import (
     as_texts,
     at,
     checked_sizes,

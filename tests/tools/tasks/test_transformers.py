@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from kernelwright.tools.tasks.draws import draw
+from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Task
 

@@ -10,7 +10,7 @@ from kernelwright.graphs.search.summary import material_of
 from kernelwright.tools.archive import Archive, RunError, list_runs
 from kernelwright.tools.export.evidence import verification
 from kernelwright.ui.cli import app as cli
-from kernelwright.ui.cli.runs import list_of
+from kernelwright.ui.cli.data.runs import list_of
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 100, 120, 200])

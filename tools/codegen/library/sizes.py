@@ -19,7 +19,7 @@ from kernelwright.tools.codegen.library.kernel_library import (
 )
 from kernelwright.tools.codegen.library.variants import Variant, size_name, together
 from kernelwright.tools.languages import new_candidate, parse_kernel
-from kernelwright.tools.tasks.shapes import combinations, ranged
+from kernelwright.tools.tasks.inputs.shapes import combinations, ranged
 from kernelwright.tools.types import Candidate, Setting, Task
 
 Sizes = tuple[int, ...]

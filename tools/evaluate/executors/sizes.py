@@ -8,7 +8,7 @@ the judge's own, on every distribution and with guarded memory; only times are l
 from collections.abc import Iterator, Sequence
 
 from kernelwright.tools.evaluate.executors.base.executor import Executor
-from kernelwright.tools.tasks.shapes import (
+from kernelwright.tools.tasks.inputs.shapes import (
     as_texts,
     at,
     at_sizes,

@@ -30,7 +30,7 @@ from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.languages.cpp.sanitizers import CLEAN
-from kernelwright.tools.tasks.variations import resized
+from kernelwright.tools.tasks.inputs.variations import resized
 from kernelwright.tools.types import Candidate, EnvironmentLacksError, Evaluation, Task, Verdict
 from kernelwright.tools.types.value import Value
 

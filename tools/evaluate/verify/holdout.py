@@ -16,7 +16,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, Reference
 from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 from kernelwright.tools.languages import Built
-from kernelwright.tools.tasks.variations import changeable, variants
+from kernelwright.tools.tasks.inputs.variations import changeable, variants
 from kernelwright.tools.types import Candidate, RefusedError, Task, TensorSpec
 from kernelwright.tools.types.value import Value
 

@@ -35,7 +35,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, Reference
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import PROBES, applicable
-from kernelwright.tools.tasks.packing import leaves_of
+from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.types import Candidate, RefusedError, Task
 from kernelwright.tools.types.value import Value
 

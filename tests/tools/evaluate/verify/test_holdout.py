@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.tasks.variations import changeable, odd, variants
+from kernelwright.tools.tasks.inputs.variations import changeable, odd, variants
 from kernelwright.tools.types import Candidate, InputSpec, Task, TensorSpec, Verdict
 
 pytestmark = [

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.tasks.draws import draw
+from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import Found, find
 from kernelwright.tools.types import Refusal, Task, TracePolicy

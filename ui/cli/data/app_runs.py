@@ -28,7 +28,7 @@ app = typer.Typer()
 @app.command()
 def runs(run_dir: RunDir = None) -> None:
     """List the runs there are."""
-    from kernelwright.ui.cli.runs import runs
+    from kernelwright.ui.cli.data.runs import runs
 
     runs(run_dir)
 
@@ -42,7 +42,7 @@ def show(
     run_dir: RunDir = None,
 ) -> None:
     """Show a run: the task, the result, the leaderboard, the ideas."""
-    from kernelwright.ui.cli.runs import show
+    from kernelwright.ui.cli.data.runs import show
 
     show(run, run_dir, ids=ids)
 
@@ -50,7 +50,7 @@ def show(
 @app.command()
 def trace(run: Run, run_dir: RunDir = None) -> None:
     """Tell a run: who said what, when, on which evidence."""
-    from kernelwright.ui.cli.runs import trace
+    from kernelwright.ui.cli.data.runs import trace
 
     trace(run, run_dir)
 
@@ -72,7 +72,7 @@ def prompts(
     run_dir: RunDir = None,
 ) -> None:
     """List what models were asked in a run, or show one question and its answer in full."""
-    from kernelwright.ui.cli.runs import prompts
+    from kernelwright.ui.cli.data.runs import prompts
 
     prompts(run, key, run_dir)
 
@@ -80,7 +80,7 @@ def prompts(
 @app.command()
 def questions(run_dir: RunDir = None) -> None:
     """List the questions that wait for a person's answer, with --model manual."""
-    from kernelwright.ui.cli.runs import questions
+    from kernelwright.ui.cli.data.runs import questions
 
     questions(run_dir)
 
@@ -88,7 +88,7 @@ def questions(run_dir: RunDir = None) -> None:
 @app.command()
 def replay(run: Run, run_dir: RunDir = None) -> None:
     """Run a recorded search again, without model or device, and compare every decision."""
-    from kernelwright.ui.cli.runs import replay
+    from kernelwright.ui.cli.data.runs import replay
 
     raise typer.Exit(replay(run, run_dir))
 
@@ -102,7 +102,7 @@ def report(
     run_dir: RunDir = None,
 ) -> None:
     """Write a run as one HTML file."""
-    from kernelwright.ui.cli.runs import report
+    from kernelwright.ui.cli.data.runs import report
 
     report(run, output, run_dir)
 

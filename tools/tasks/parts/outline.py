@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from kernelwright.tools.tasks.outline import looked_at, node_times, whole_ms
-from kernelwright.tools.tasks.parts import Calls, part_graph, recorded
+from kernelwright.tools.tasks.parts.find import Calls, part_graph, recorded
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Graph, Task
 from kernelwright.tools.types.outline import NodeSeen, Outline

@@ -3,7 +3,7 @@
 A candidate must be right on more than the values its task happens to draw. But it must not be
 judged where the reference itself is undefined: inputs keep to their `domain`, and what is
 still undefined is left to `Reference.is_defined_on`, which looks at what the reference does.
-This module only decides; `tools.tasks.draws` draws.
+This module only decides; `tools.tasks.inputs.draws` draws.
 
 Other sizes are for candidates that claim to read sizes as they run. Sizes that several inputs share
 change together. Which of them may change at all is for whoever can run the reference to say. Every

@@ -16,7 +16,7 @@ InFile = Annotated[Path, typer.Argument(help="A file that `memory export` wrote.
 @app.command()
 def show(run_dir: RunDir = None) -> None:
     """List the kernels with their devices and speed-ups, the latest used first."""
-    from kernelwright.ui.cli.memory import show
+    from kernelwright.ui.cli.data.memory import show
 
     show(run_dir)
 
@@ -24,7 +24,7 @@ def show(run_dir: RunDir = None) -> None:
 @app.command()
 def export(file: OutFile, run_dir: RunDir = None) -> None:
     """Write all kernels to a file that others can merge; without names, runs or your source."""
-    from kernelwright.ui.cli.memory import export
+    from kernelwright.ui.cli.data.memory import export
 
     export(file, run_dir)
 
@@ -32,7 +32,7 @@ def export(file: OutFile, run_dir: RunDir = None) -> None:
 @app.command()
 def merge(file: InFile, run_dir: RunDir = None) -> None:
     """Take in the kernels of such a file; a search tries them, and the judge decides."""
-    from kernelwright.ui.cli.memory import merge
+    from kernelwright.ui.cli.data.memory import merge
 
     merge(file, run_dir)
 
@@ -40,6 +40,6 @@ def merge(file: InFile, run_dir: RunDir = None) -> None:
 @app.command()
 def clear(run_dir: RunDir = None) -> None:
     """Delete the library; runs stay."""
-    from kernelwright.ui.cli.memory import clear
+    from kernelwright.ui.cli.data.memory import clear
 
     clear(run_dir)

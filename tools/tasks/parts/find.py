@@ -34,8 +34,8 @@ from kernelwright.tools.tasks.convert import (
     tensor_spec,
     to_graph,
 )
+from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced, check_outputs
-from kernelwright.tools.tasks.packing import leaves_of
 from kernelwright.tools.tasks.refusals import of_python
 from kernelwright.tools.types import (
     Graph,

@@ -15,7 +15,7 @@ from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.roles.composed import Compositions
 from kernelwright.agents.roles.remembered import Memories, RememberingCoder, RememberingPlanner
 from kernelwright.agents.roles.remembered import memories as remembered
-from kernelwright.graphs.search.run_terms import (
+from kernelwright.graphs.search.options.run_terms import (
     composed,
     compositions_of,
     keep_composed,

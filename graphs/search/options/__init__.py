@@ -1,0 +1,1 @@
+"""What a run is asked for beside the plain search, kept with the run."""

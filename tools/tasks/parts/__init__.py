@@ -1,0 +1,1 @@
+"""Submodules that can be traced, of a model that cannot be traced as a whole."""
