@@ -126,7 +126,9 @@ def _gradients(story: Story) -> ChatReply:
     found = summary.training if summary is not None else None
     if found is not None and found.speedup is not None:
         chosen = (
-            "they run" if found.pays else "your own forward and backward run, as they are quicker"
+            "they run"
+            if found.pays
+            else "your own forward and backward run, as a step gains too little"
         )
         said = (
             f"Yes, with kernels for the gradients too; {found.words}. Where autograd records, "
