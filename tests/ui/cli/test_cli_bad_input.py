@@ -144,7 +144,7 @@ def test_what_lacks_is_status_3(said, monkeypatch):
 
 
 def test_our_own_faults_keep_their_traceback(monkeypatch):
-    from kernelwright.ui.cli import runs as reading
+    from kernelwright.ui.cli.data import runs as reading
 
     def broken(*_):
         raise ZeroDivisionError

@@ -1,7 +1,7 @@
 """What `kernelwright replay` says of a replay."""
 
 from kernelwright.ui.cli import app as cli
-from kernelwright.ui.cli import runs as replaying
+from kernelwright.ui.cli.data import runs as replaying
 
 
 def test_a_run_without_kept_decisions_is_refused_in_one_sentence(run, home, monkeypatch, capsys):
