@@ -59,6 +59,9 @@ def get_inputs(): return [torch.randn(64, 16)]
 """
 
 
+SETS_GATED = "super().__init__()\n        self.gated = False\n        self.norm"
+
+
 def rooted(body: str, more: str = "pass") -> str:
     return ROOT.replace("BODY", body).replace("MORE", more)
 
@@ -77,6 +80,20 @@ def test_a_branch_on_values_leaves_the_other_blocks_to_be_traced(traced):
     assert "values of tensors (line 14 of model.py)" in why.why
     assert any("cannot be traced as a whole" in words for words in task.warnings)
     assert Task.model_validate_json(task.model_dump_json()) == task
+
+
+def test_submodules_of_one_class_are_told_apart_by_what_their_code_branches_on(traced):
+    """A flag that is in no `extra_repr` decides whether the values are looked at."""
+    body = "if self.gated and x.sum() > 0:\n            return -x\n        return "
+    gated = BRANCH.replace("return x + self.up", f"{body}x + self.up")
+    source = gated.replace("Gated(), Block()", "Block(), Block()").replace(
+        "    def forward(self, x):\n        for",
+        "        self.blocks[1].gated = True\n    def forward(self, x):\n        for",
+    )
+    source = source.replace("super().__init__()\n        self.norm", SETS_GATED)
+    paths = [part.path for part in traced(source).parts]
+    assert {"blocks.0", "blocks.2"} <= {*paths}
+    assert "blocks.1" not in paths
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ _CALLED_OTHERWISE = (
     "it is called with more than plain tensors",
     "its calls differ in shape, type or layout",
 )
+_PLAIN = (bool, int, float, str)
 Forward = Callable[..., object]
 
 
@@ -176,10 +177,16 @@ class _Search:
         if len(calls.likes) > 1:
             return _CALLED_OTHERWISE[1]
         sizes = [tuple(item.shape) for item in (*module.parameters(), *module.buffers())]
-        key = f"{type(module)} {module!r} {sorted(calls.likes, key=repr)} {sizes}"
+        flags = [_flags(part) for part in module.modules()]
+        key = f"{type(module)} {module!r} {sorted(calls.likes, key=repr)} {sizes} {flags}"
         if key not in self._known:
             self._known[key] = _why_untraced(module, calls.arguments)
         return self._known[key]
+
+
+def _flags(module: nn.Module) -> list[tuple[str, object]]:
+    """Plain values that its code may branch on, which its text need not show."""
+    return [(name, held) for name, held in vars(module).items() if isinstance(held, _PLAIN)]
 
 
 def _why_untraced(module: nn.Module, arguments: Sequence[torch.Tensor]) -> str:
