@@ -101,10 +101,12 @@ async def test_random_forwards_are_refused_with_the_way_out(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:
     body = "        return torch.nn.functional.dropout(x, 0.5, self.training)\n"
-    found = await reader.trace(write(MODEL + body + INPUTS), TracePolicy())
+    file = write(MODEL + body + INPUTS)
+    found = await reader.trace(file, TracePolicy())
     assert isinstance(found, Refusal)
     assert "random numbers" in found.sentence
-    assert ".eval()" in found.sentence
+    assert "--eval" in found.sentence
+    assert isinstance(await reader.trace(file, TracePolicy(evaluation=True)), Task)
 
 
 @pytest.mark.exhaustive
