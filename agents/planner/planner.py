@@ -285,6 +285,8 @@ def _objection(
 
 def _tried_before(item: PlannedIdea, planner_input: PlannerInput) -> str:
     alike = [idea for idea in planner_input.tried if like(item.title, item.mechanism, idea)]
+    if not alike:
+        return ""
     measured = {entry.idea: entry.measured_ms for entry in planner_input.ledger}
     for idea in alike:
         reached = measured.get(idea.id)

@@ -59,7 +59,8 @@ def ledger_table(ideas: Sequence[Idea], ledger: Sequence[LedgerEntry]) -> str:
     entries = {entry.idea: entry for entry in ledger}
     older, newer = ideas[:-LEDGER_ROWS], ideas[-LEDGER_ROWS:]
     fast = sorted(older, key=lambda idea: _reached_ms(entries.get(idea.id)))[:OLD_LEDGER_ROWS]
-    shown = [*(idea for idea in older if idea in fast), *newer]
+    kept = {idea.id for idea in fast}
+    shown = [*(idea for idea in older if idea.id in kept), *newer]
     rows = [_ledger_row(idea, entries.get(idea.id)) for idea in shown]
     cut = [f"({len(ideas) - len(shown)} older ideas are not shown.)"] * (len(shown) < len(ideas))
     return "\n".join((*cut, table("idea|what|category|predicted|measured|gain", rows)))
