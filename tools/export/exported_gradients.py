@@ -63,7 +63,12 @@ def _gradients(
     """The gradients of one call, by what they belong to."""
     names, step = _step(verify, exported, module, inputs)
     found = zip(names, step(), strict=True)
-    return {name: value for name, value in found if value is not None}
+    return {name: _as_real(value) for name, value in found if value is not None}
+
+
+def _as_real(value: torch.Tensor) -> torch.Tensor:
+    """Both parts of complex numbers beside each other."""
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
 def _step(

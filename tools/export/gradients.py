@@ -100,7 +100,8 @@ def _known(task: Task, plan: Plan) -> set[BackwardRead]:
 
 
 def _refused(task: Task, plan: Plan, floating: tuple[int, ...]) -> str:
-    parameters = [w for w in task.weights if not w.is_buffer and w.tensor.dtype.is_floating]
+    weights = [w for w in task.weights if not w.is_buffer]
+    parameters = [w for w in weights if w.tensor.dtype.is_floating or w.tensor.dtype.is_complex]
     unread = [item.name for item in parameters if item.name not in plan.weights]
     given = any(spec.tensor is not None and spec.tensor.dtype.is_floating for spec in task.inputs)
     if plan.updates or task.graph.mutations:

@@ -1,8 +1,12 @@
 """Gradients of an exported module: by the reference, or recomputed behind the kernels."""
 
-import pytest
+from types import SimpleNamespace
 
-from kernelwright.tools.export import export_files, export_folder
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.tools.export import export_files, export_folder, exported_gradients
 
 BEGIN = """
 import importlib.util, sys
@@ -168,3 +172,18 @@ def test_a_module_that_updates_buffers_has_no_choice(material, busy):
     files = export_files(material(*busy))
     assert "GRADIENTS =" not in files["module.py"]
     assert "updates buffers" in files["VERIFICATION.md"]
+
+
+def test_gradients_of_complex_weights_are_compared_part_by_part():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factors = nn.Parameter(torch.randn(5, dtype=torch.cfloat))
+
+        def forward(self, x):
+            return (x * self.factors).abs()
+
+    verify = SimpleNamespace(flat=lambda result: [result], run=lambda _, module, x: module(*x))
+    found = exported_gradients._gradients(verify, None, Turned(), [torch.randn(3, 5)])
+    assert found["factors"].shape == (5, 2)
+    assert {value.dtype for value in found.values()} == {torch.float32}
