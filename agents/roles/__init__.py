@@ -20,6 +20,7 @@ from kernelwright.agents.shared.facts import PERSON, Start
 from kernelwright.agents.strategist.strategist import STRATEGIST, Strategist
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Candidate
 
 
 class RoleRegistry:
@@ -174,4 +175,30 @@ class StartingCoder:
 
     async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """The other coder's."""
+        return await self._coder.repair(request, failure)
+
+
+class GivenCoder:
+    """Hands out a candidate for each idea that came with one; another coder does all the rest.
+
+    Args:
+        coder: the other one.
+        given: the candidates by their ideas.
+    """
+
+    def __init__(self, coder: Coder, given: Mapping[str, Candidate]) -> None:
+        self._coder = coder
+        self._given = given
+
+    async def write(self, request: CoderRequest) -> CoderAnswer:
+        """The candidate that its idea came with."""
+        known = self._given.get(request.idea.id)
+        if known is None:
+            return await self._coder.write(request)
+        return CoderAnswer(candidates=(known.model_copy(update={"idea": request.idea.id}),))
+
+    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
+        """Nothing is put in the place of what came with its idea."""
+        if request.idea.id in self._given:
+            return CoderAnswer(candidates=())
         return await self._coder.repair(request, failure)

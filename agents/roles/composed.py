@@ -4,7 +4,6 @@ They are the ideas of the first round, each with its candidate; the search judge
 any other. Where none is correct, the other planner goes on with the model as a whole.
 """
 
-from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.tools.types import Candidate, Idea, Value
 
@@ -20,6 +19,11 @@ class Compositions(Value):
     """All that a search over a model was given; empty where no region became faster."""
 
     items: tuple[Composition, ...] = ()
+
+    @property
+    def candidates(self) -> dict[str, Candidate]:
+        """By their ideas."""
+        return {item.idea.id: item.candidate for item in self.items}
 
 
 class ComposedPlanner:
@@ -38,24 +42,3 @@ class ComposedPlanner:
         if planner_input.best is not None:
             return Proposal(ideas=(), reasoning="Its regions were searched one by one.")
         return await self._planner.plan(planner_input)
-
-
-class ComposedCoder:
-    """Hands out the candidate of a composition; another coder writes everything else."""
-
-    def __init__(self, coder: Coder, given: Compositions) -> None:
-        self._coder = coder
-        self._given = {item.idea.id: item.candidate for item in given.items}
-
-    async def write(self, request: CoderRequest) -> CoderAnswer:
-        """The composition's candidate where it is asked for."""
-        known = self._given.get(request.idea.id)
-        if known is None:
-            return await self._coder.write(request)
-        return CoderAnswer(candidates=(known.model_copy(update={"idea": request.idea.id}),))
-
-    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
-        """Nothing better is known of a composition; the other coder's otherwise."""
-        if request.idea.id in self._given:
-            return CoderAnswer(candidates=())
-        return await self._coder.repair(request, failure)

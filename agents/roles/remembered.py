@@ -9,7 +9,6 @@ among the other ideas.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.agents.shared.facts import choices
 from kernelwright.tools.candidates import ContractError, valid_settings
@@ -46,6 +45,11 @@ class Memories(Value):
 
     items: tuple[Remembered, ...] = ()
     fresh: bool = False
+
+    @property
+    def candidates(self) -> dict[str, Candidate]:
+        """By their ideas."""
+        return {item.idea.id: item.candidate for item in self.items}
 
     @property
     def alone(self) -> bool:
@@ -187,24 +191,3 @@ class RememberingPlanner:
         return Proposal(
             ideas=(*ideas, *proposal.ideas), reasoning=f"{told} {proposal.reasoning}".strip()
         )
-
-
-class RememberingCoder:
-    """Hands out the library's candidates for its ideas; another coder does all the rest."""
-
-    def __init__(self, coder: Coder, given: Memories) -> None:
-        self._coder = coder
-        self._given = {item.idea.id: item.candidate for item in given.items}
-
-    async def write(self, request: CoderRequest) -> CoderAnswer:
-        """The library's candidate where its idea is asked for."""
-        known = self._given.get(request.idea.id)
-        if known is None:
-            return await self._coder.write(request)
-        return CoderAnswer(candidates=(known,))
-
-    async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
-        """Nothing is put in the place of what the library had."""
-        if request.idea.id in self._given:
-            return CoderAnswer(candidates=())
-        return await self._coder.repair(request, failure)

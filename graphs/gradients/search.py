@@ -21,7 +21,7 @@ from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.training import TrainingSummary
 
-# Of what may be spent, the backward's part: it moves about twice the forward's bytes.
+# Of what may be spent, the backward's part; which of the two gains more is not known before.
 _SHARE = 0.5
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
+from kernelwright.agents.roles import GivenCoder
 from kernelwright.agents.roles.remembered import (
     Memories,
-    RememberingCoder,
     RememberingPlanner,
     memories,
 )
@@ -130,7 +130,7 @@ async def test_what_is_known_of_this_very_task_has_the_first_round_to_itself(
 ):
     kept, candidate, key = known(sums(256))
     given = memories([kept], [], key, _unasked, device="Toy", seconds=30)
-    planner, coder = RememberingPlanner(Other(), given), RememberingCoder(Other(), given)
+    planner, coder = RememberingPlanner(Other(), given), GivenCoder(Other(), given.candidates)
     proposal = await planner.plan(PlannerInput(round=1, rounds=rounds, wanted=4, floor_ms=0.0))
     assert len(proposal.ideas) == (1 if alone else 2)
     first = await coder.write(CoderRequest(idea=proposal.ideas[0], count=1))

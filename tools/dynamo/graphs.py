@@ -17,7 +17,7 @@ from kernelwright.tools.tasks.aten_graph import trace_outline
 from kernelwright.tools.tasks.convert import names_of, random_operators, simplify, to_graph
 from kernelwright.tools.tasks.modules import Traced
 from kernelwright.tools.tasks.regions.partition import is_view
-from kernelwright.tools.types import Graph, RefusedError, refuse
+from kernelwright.tools.types import Graph, refuse
 from kernelwright.tools.types.graph import refs
 
 
@@ -105,6 +105,3 @@ def _refuse_aliases(graph: Graph) -> None:
             at = nodes[refs(at)[0]]
         if at.op in ("input", "weight", "constant"):
             raise refuse("it returns an input, or a view of one")
-
-
-__all__ = ["Outlined", "RefusedError", "outlined"]

@@ -25,6 +25,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.lower.nests.views import contiguous_strides
 from kernelwright.tools.export import ExportRefusedError, render
 from kernelwright.tools.export.folder import reference
 from kernelwright.tools.export.guards import Material
@@ -48,12 +49,10 @@ Operator = Callable[..., object]
 
 @dataclass(frozen=True)
 class Loaded:
-    """An operator, and which of the region's tensors it takes: its inputs, then weights by name."""
+    """An operator, which takes the region's inputs, and then these of its weights."""
 
     operator: Operator
-    inputs: int
     weights: tuple[str, ...]
-    outputs: int
 
 
 def task_of(source: str) -> Task:
@@ -110,7 +109,6 @@ def loaded(kept: Kept, task: Task, key: TaskKey, hardware: Hardware, home: Path)
     material = _material(kept, task, key, hardware)
     values = render.values(material)
     tensors = cast("list[object]", values["tensors"])
-    inputs = cast("list[object]", values["tensor_inputs"])
     names = tuple(item.name for item in task.weights)
     used = tuple(name for name in names if repr(name) in {_label(item) for item in tensors})
     module = _module(material, home)
@@ -121,9 +119,7 @@ def loaded(kept: Kept, task: Task, key: TaskKey, hardware: Hardware, home: Path)
     specs += [by_name[name] for name in used]
     return Loaded(
         operator=_registered(module, specs, task.outputs, hardware.kind),
-        inputs=len(inputs),
         weights=used,
-        outputs=len(task.outputs),
     )
 
 
@@ -198,7 +194,7 @@ def _registered(
     space = torch.ops.kernelwright_spliced
     if hasattr(space, name):
         return cast("Operator", getattr(space, name).default)
-    layouts = [(spec.shape, spec.strides or _contiguous(spec.shape)) for spec in given]
+    layouts = [(spec.shape, spec.strides or contiguous_strides(spec.shape)) for spec in given]
 
     def run(*tensors: torch.Tensor) -> object:
         fitting = [
@@ -224,11 +220,3 @@ def _laid_out(
 ) -> torch.Tensor:
     made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
     return made.copy_(tensor)
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, size = [], 1
-    for extent in reversed(shape):
-        strides.append(size)
-        size *= max(extent, 1)
-    return tuple(reversed(strides))

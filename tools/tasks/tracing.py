@@ -49,6 +49,7 @@ from kernelwright.tools.tasks.user_file import (
 from kernelwright.tools.types import (
     Graph,
     InputSpec,
+    ProjectFile,
     Refusal,
     RefusedError,
     Task,
@@ -56,6 +57,7 @@ from kernelwright.tools.types import (
     WeightSpec,
     refuse,
 )
+from kernelwright.tools.types.packing import CallPacking, Packing
 from kernelwright.tools.types.task import Untraced
 
 # What torch imports when it exports for the first time; a release may lack one of them.
@@ -157,6 +159,43 @@ def _traced_whole(
     operations = flops(traced.graph)
     trial = try_out(file, entry, found, graph, operations)
     badges = graph_badges(graph, found.ran, random)
+    task = _task(
+        source,
+        path,
+        policy,
+        entry,
+        found.module,
+        graph,
+        inputs=keep_needed_domains(specs, graph, trial),
+        call=found.call,
+        returns=flat.packing,
+        batch=batch,
+    )
+    update = {
+        "flops": operations,
+        "training": task.training and entry.kind != "function",
+        "draws_random": bool(random),
+        "badges": badges,
+        "state": saved_state(build_module(file, entry, 0)) if policy.makes else None,
+        "warnings": (*(badge.words for badge in badges), *_warnings(entry, found, specs)),
+    }
+    return task.model_copy(update=update)
+
+
+def _task(
+    source: str,
+    path: str,
+    policy: TracePolicy,
+    entry: Entry,
+    module: nn.Module,
+    graph: Graph,
+    *,
+    inputs: tuple[InputSpec, ...],
+    call: CallPacking,
+    returns: Packing,
+    batch: ProjectFile | None,
+) -> Task:
+    """What a task is whichever way its graph was found."""
     return Task(
         name=Path(path).stem,
         path=path,
@@ -165,23 +204,19 @@ def _traced_whole(
         entry=entry.name,
         entry_kind=entry.kind,
         input_override=policy.inputs,
-        inputs=keep_needed_domains(specs, graph, trial),
+        inputs=inputs,
         outputs=tuple(graph.node(name).out[0] for name in graph.outputs),
-        weights=_weights(found.module, graph),
+        weights=_weights(module, graph),
         graph=graph,
-        call=None if found.call.plain else found.call,
-        returns=None if flat.packing.plain else flat.packing,
+        call=None if call.plain else call,
+        returns=None if returns.plain else returns,
         bytes_moved=bytes_moved(graph),
-        flops=operations,
-        training=found.module.training and entry.kind != "function",
+        flops=0,
+        training=module.training,
         evaluation=policy.evaluation,
-        draws_random=bool(random),
         allow=policy.allow,
-        badges=badges,
         project=project_read(source, path),
         batch=batch,
-        state=saved_state(build_module(file, entry, 0)) if policy.makes else None,
-        warnings=(*(badge.words for badge in badges), *_warnings(entry, found, specs)),
     )
 
 
@@ -232,32 +267,25 @@ def _in_parts(
     if not untraced:
         said = why.sentence.rstrip(".")
         untraced = (Untraced(path="", kind=type(module).__name__, why=said),)
-    return Task(
-        name=Path(path).stem,
-        path=path,
-        source=source,
-        source_sha256=sha256(source),
-        entry=entry.name,
-        entry_kind=entry.kind,
-        input_override=policy.inputs,
+    task = _task(
+        source,
+        path,
+        policy,
+        entry,
+        module,
+        graph,
         inputs=specs,
-        outputs=graph.nodes[len(given)].out,
-        weights=_weights(module, graph),
-        graph=graph,
-        call=None if call.plain else call,
-        returns=None if returns.plain else returns,
-        bytes_moved=bytes_moved(graph),
-        flops=0,
-        training=module.training,
-        evaluation=policy.evaluation,
-        allow=policy.allow,
-        project=project_read(source, path),
+        call=call,
+        returns=returns,
         batch=batch,
-        state=saved_state(module) if policy.makes else None,
-        warnings=(f"It cannot be traced as a whole: {why.sentence}",),
-        parts=parts,
-        untraced=untraced,
     )
+    update = {
+        "state": saved_state(module) if policy.makes else None,
+        "warnings": (f"It cannot be traced as a whole: {why.sentence}",),
+        "parts": parts,
+        "untraced": untraced,
+    }
+    return task.model_copy(update=update)
 
 
 def _weights(module: nn.Module, graph: Graph) -> tuple[WeightSpec, ...]:

@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from kernelwright.tools.evaluate.executors.registry import DEFAULT
-from kernelwright.ui.cli.data.app_memory import app as memory_app
-from kernelwright.ui.cli.data.app_runs import app as runs_app
+from kernelwright.ui.cli.data.commands import app as data_app
 from kernelwright.ui.cli.options import (
     Allow,
     BaseUrl,
@@ -270,7 +269,7 @@ def selftest(
     selftest(rows, target.value, kind, json, markdown)
 
 
-app.add_typer(runs_app)
+app.add_typer(data_app)
 
 
 @app.command()
@@ -403,7 +402,6 @@ def list_users(run_dir: RunDir = None) -> None:
 
 
 app.add_typer(people, name="user")
-app.add_typer(memory_app, name="memory")
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.planner.model import PLANNER
-from kernelwright.agents.roles import AgentSet
+from kernelwright.agents.roles import AgentSet, GivenCoder
 from kernelwright.agents.roles.composed import Compositions
-from kernelwright.agents.roles.remembered import Memories, RememberingCoder, RememberingPlanner
+from kernelwright.agents.roles.remembered import Memories, RememberingPlanner
 from kernelwright.agents.roles.remembered import memories as remembered
 from kernelwright.graphs.search.options.run_terms import (
     composed,
@@ -87,7 +87,7 @@ def begun_with(archive: Archive, agents: AgentSet) -> AgentSet:
     if not given.items:
         return agents
     begun = agents.replaced(PLANNER, RememberingPlanner(agents.planner, given))
-    return begun.replaced(CODER, RememberingCoder(agents.coder, given))
+    return begun.replaced(CODER, GivenCoder(agents.coder, given.candidates))
 
 
 def is_settled(archive: Archive, candidate: str) -> bool:

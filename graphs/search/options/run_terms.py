@@ -18,8 +18,8 @@ from typing import Protocol
 from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.critic.critic import Manner
 from kernelwright.agents.planner.model import PLANNER
-from kernelwright.agents.roles import AgentSet, StartingCoder, StartingPlanner
-from kernelwright.agents.roles.composed import ComposedCoder, ComposedPlanner, Compositions
+from kernelwright.agents.roles import AgentSet, GivenCoder, StartingCoder, StartingPlanner
+from kernelwright.agents.roles.composed import ComposedPlanner, Compositions
 from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord, Target
@@ -91,7 +91,7 @@ def composed(archive: Archive, agents: AgentSet) -> AgentSet:
     if not given.items:
         return agents
     begun = agents.replaced(PLANNER, ComposedPlanner(agents.planner, given))
-    return begun.replaced(CODER, ComposedCoder(agents.coder, given))
+    return begun.replaced(CODER, GivenCoder(agents.coder, given.candidates))
 
 
 _CRITIC_TERM = "critic"

@@ -7,8 +7,8 @@ import pytest
 
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
+from kernelwright.agents.roles import GivenCoder
 from kernelwright.agents.roles.composed import (
-    ComposedCoder,
     ComposedPlanner,
     Composition,
     Compositions,
@@ -41,7 +41,7 @@ class Other:
 
 @pytest.mark.asyncio
 async def test_the_first_round_is_what_was_put_together():
-    planner, coder = ComposedPlanner(Other(), GIVEN), ComposedCoder(Other(), GIVEN)
+    planner, coder = ComposedPlanner(Other(), GIVEN), GivenCoder(Other(), GIVEN.candidates)
     proposal = await planner.plan(PlannerInput(round=1, wanted=4, floor_ms=0.0))
     assert proposal.ideas == (IDEA,)
     answer = await coder.write(CoderRequest(idea=IDEA, count=1))
@@ -51,7 +51,7 @@ async def test_the_first_round_is_what_was_put_together():
 
 @pytest.mark.asyncio
 async def test_where_none_of_it_held_the_model_is_searched_as_one():
-    planner, coder = ComposedPlanner(Other(), GIVEN), ComposedCoder(Other(), GIVEN)
+    planner, coder = ComposedPlanner(Other(), GIVEN), GivenCoder(Other(), GIVEN.candidates)
     proposal = await planner.plan(PlannerInput(round=2, wanted=4, floor_ms=0.0))
     assert [idea.id for idea in proposal.ideas] == ["r2i1"]
     answer = await coder.write(CoderRequest(idea=proposal.ideas[0], count=1))

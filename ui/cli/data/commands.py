@@ -1,4 +1,4 @@
-"""Commands about runs that are there (list, show, measure again, take home), and about suites."""
+"""Commands about runs that are there, about suites, and about the library of kernels."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -218,3 +218,44 @@ def serve_mcp(
 
     choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
     serve(Grant(root, run_dir, target.value, max_seconds, choice))
+
+
+memory = typer.Typer(
+    rich_markup_mode=None, help="The library of kernels that were verified for you."
+)
+app.add_typer(memory, name="memory")
+
+OutFile = Annotated[Path, typer.Argument(help="The file to write.")]
+InFile = Annotated[Path, typer.Argument(help="A file that `memory export` wrote.")]
+
+
+@memory.command("show")
+def show_memory(run_dir: RunDir = None) -> None:
+    """List the kernels with their devices and speed-ups, the latest used first."""
+    from kernelwright.ui.cli.data.memory import show
+
+    show(run_dir)
+
+
+@memory.command("export")
+def export_memory(file: OutFile, run_dir: RunDir = None) -> None:
+    """Write all kernels to a file that others can merge; without names, runs or your source."""
+    from kernelwright.ui.cli.data.memory import export
+
+    export(file, run_dir)
+
+
+@memory.command("merge")
+def merge_memory(file: InFile, run_dir: RunDir = None) -> None:
+    """Take in the kernels of such a file; a search tries them, and the judge decides."""
+    from kernelwright.ui.cli.data.memory import merge
+
+    merge(file, run_dir)
+
+
+@memory.command("clear")
+def clear_memory(run_dir: RunDir = None) -> None:
+    """Delete the library; runs stay."""
+    from kernelwright.ui.cli.data.memory import clear
+
+    clear(run_dir)
