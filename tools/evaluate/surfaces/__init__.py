@@ -1,0 +1,28 @@
+"""Surfaces: settings spaces of loops that were measured as a whole, kept as data.
+
+A search policy can be judged on them in no time and without a device: what it asks for is known.
+"""
+
+from kernelwright.tools.evaluate.surfaces.record import (
+    Point,
+    Space,
+    Surface,
+    Way,
+    append,
+    known_spaces,
+    load_surfaces,
+    points_files,
+    read_points,
+)
+
+__all__ = [
+    "Point",
+    "Space",
+    "Surface",
+    "Way",
+    "append",
+    "known_spaces",
+    "load_surfaces",
+    "points_files",
+    "read_points",
+]
