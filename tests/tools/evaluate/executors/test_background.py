@@ -67,3 +67,29 @@ def test_only_the_widest_vectors_that_work_are_tried(monkeypatch: pytest.MonkeyP
     assert [str(kind) for kind in cpu_vec_isa.valid_vec_isa_list()] == ["avx2"]
     assert [kind.asked for kind in kinds] == [0, 1, 1, 0]
     assert cpu_vec_isa.pick_vec_isa() is kinds[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "works"),
+    [
+        ("-mavx2 -mfma", "#include <ATen/cpu/vec/vec.h>", True),
+        ("-mavx2", "__m256 twice(__m256 x) { return _mm256_add_ps(x, x); }", False),
+        (
+            "-mavx2",
+            "#include <immintrin.h>\n__m256 f(__m256 x) { return _mm256_add_ps(x, x); }",
+            True,
+        ),
+        ("-mvectors-of-tomorrow", "#include <ATen/cpu/vec/vec.h>", False),
+    ],
+)
+def test_vectors_work_where_the_compiler_knows_them(
+    monkeypatch: pytest.MonkeyPatch, flags: str, code: str, works: bool
+) -> None:
+    from torch._inductor import cpu_vec_isa
+
+    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", None)
+    monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", list)
+    baselines.keep_to_oneself()
+    kind = cpu_vec_isa.VecAVX2()
+    kind._arch_flags = flags
+    assert kind.check_build(code) is works
