@@ -59,18 +59,23 @@ class _LoopRun:
         for stmt in self.loop.body:
             self.statement(stmt)
         levels = self.loop.levels()
+        folded = {name for stmt in self.loop.body for name in stmt.along}
         for store in self.loop.stores:
             axes = self.loop.outer if levels[store.value] == "row" else tuple(self.axes)
             shape = [axis.size if axis in axes else 1 for axis in self.axes]
             where = self.where(store.access)
-            assert where.numel() == math.prod(shape), "a store covers its level exactly"
+            without = [a.size for a in axes if a.name in folded and not store.access.step(a.name)]
+            assert where.numel() * math.prod(without) == math.prod(shape), "a store covers a level"
             flat = self.tensors[store.access.buffer].view(-1)
+            value = self.values[store.value].expand(where.shape).reshape(-1)
+            inside = self.values[store.when] if store.when else torch.tensor(True)
+            inside = inside.expand(where.shape).reshape(-1)
+            where, value = where.reshape(-1)[inside], value[inside]
             assert where.unique().numel() == where.numel(), "a store writes no element twice"
             reached = self.written[store.access.buffer]
-            assert not reached[where.reshape(-1)].any(), "no two stores write one element"
-            reached[where.reshape(-1)] = True
-            value = self.values[store.value].expand(where.shape)
-            flat[where.reshape(-1)] = value.reshape(-1).to(flat.dtype)
+            assert not reached[where].any(), "no two stores write one element"
+            reached[where] = True
+            flat[where] = value.to(flat.dtype)
 
     def statement(self, stmt: Stmt) -> None:
         result = self.result(stmt)
@@ -98,10 +103,14 @@ class _LoopRun:
             return self.position(stmt.args[0])
         if stmt.op == "cast":
             return _cast(args[0], stmt.dtype)
+        if stmt.op == "tf32":
+            return args[0]
         if stmt.op == "reduce":
             return self.reduce(stmt, args[0])
         if stmt.op == "scan":
             return self.scan(stmt, args[0])
+        if stmt.op == "fold":
+            return self.fold(stmt, args[0])
         return _pointwise(stmt.op, args)
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
@@ -130,6 +139,13 @@ class _LoopRun:
         }  # fmt: skip
         return self.kept(kinds[stmt.reduce](rows))
 
+    def fold(self, stmt: Stmt, x: torch.Tensor) -> torch.Tensor:
+        for at, axis in enumerate(self.axes):
+            if axis.name in stmt.along:
+                x = x.expand([axis.size if one == at else s for one, s in enumerate(x.shape)])
+                x = _FOLDS[stmt.reduce](x, at)
+        return x
+
     def scan(self, stmt: Stmt, x: torch.Tensor) -> torch.Tensor:
         rows = self.rows(x)
         kinds: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -137,6 +153,14 @@ class _LoopRun:
             "max": lambda t: t.cummax(-1).values, "min": lambda t: t.cummin(-1).values,
         }  # fmt: skip
         return kinds[stmt.scan](rows).reshape([axis.size for axis in self.axes])
+
+
+_FOLDS: Mapping[ReduceKind | None, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    ReduceKind.SUM: lambda t, dim: t.sum(dim, keepdim=True),
+    ReduceKind.PROD: lambda t, dim: t.prod(dim, keepdim=True),
+    ReduceKind.MAX: lambda t, dim: t.amax(dim, keepdim=True),
+    ReduceKind.MIN: lambda t, dim: t.amin(dim, keepdim=True),
+}
 
 
 def _wide(dtype: DType) -> torch.dtype:

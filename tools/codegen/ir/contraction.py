@@ -268,7 +268,7 @@ def _operand(loop: Loop, name: str) -> Operand:
 
 
 def _epilogue(loop: Loop, total: Stmt) -> tuple[Stmt, ...]:
-    wanted = [store.value for store in loop.stores]
+    wanted = [name for store in loop.stores for name in (store.value, store.when) if name]
     axes = axis_names(loop)
     wanted += [name for store in loop.stores for name in indices(store.access, axes)]
     behind = _behind(loop, wanted, total.name)

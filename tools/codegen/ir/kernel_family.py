@@ -200,7 +200,8 @@ class LoopFamily(Generic[LoopCaseT]):
 
     def fit(self, case: LoopCaseT, /) -> Fit:
         """What `takes` says of a loop; no other node fits."""
-        return self.takes(case) if isinstance(case.node, Loop) else Fit.NO
+        is_ours = isinstance(case.node, Loop) and not case.node.is_for_products
+        return self.takes(case) if is_ours else Fit.NO
 
     def strategies(self, case: LoopCaseT, /) -> Sequence[Strategy]:
         """What it proposes."""

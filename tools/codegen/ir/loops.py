@@ -108,6 +108,8 @@ class Stmt(Value):
       reduce    `reduce` over all inner axes of the element-level statement `args[0]`
       scan      running `scan` along the inner axes of `args[0]`, in their row-major order,
                 inclusive
+      fold      `reduce` of `args[0]` over the outer axes `along`, of what a product makes: known
+                only where a kernel has all of it at hand
       cast      `args[0]` converted to `dtype`; a factor of a product to the half type that the
                 module multiplies in, by kernels that compute in it (others go on in float32)
       tf32      `args[0]`, a factor of a product that kernels may round to TF32's 11 bits, as the
@@ -125,6 +127,7 @@ class Stmt(Value):
     access: Access | None = None
     reduce: ReduceKind | None = None
     scan: Literal["sum", "prod", "max", "min"] | None = None
+    along: tuple[str, ...] = ()
 
 
 # Pointwise operators and their number of arguments. Semantics are those of the ATen operator
@@ -145,10 +148,14 @@ OPERATORS: Mapping[str, int] = {
 
 
 class Store(Value):
-    """Writes statement `value`, converted to the access's type, at every position it varies on."""
+    """Writes statement `value`, converted to the access's type, at every position it varies on.
+
+    With `when`, which only loops of products have, only where that statement holds.
+    """
 
     access: Access
     value: str
+    when: str = ""
 
 
 class Loop(Value):
@@ -177,6 +184,11 @@ class Loop(Value):
             if name in results(stmt):
                 return stmt
         raise KeyError(name)
+
+    @property
+    def is_for_products(self) -> bool:
+        """Whether it says what only kernels for products print: conditional stores, and folds."""
+        return any(store.when for store in self.stores) or any(s.op == "fold" for s in self.body)
 
     def levels(self) -> dict[str, Literal["row", "element"]]:
         """For every value defined in the body, whether it varies along inner axes."""
@@ -305,6 +317,7 @@ def varies_along(loop: Loop) -> dict[str, frozenset[str]]:
             varies -= inner
         if stmt.op == "scan":
             varies |= inner
+        varies -= set(stmt.along)
         known |= dict.fromkeys(results(stmt), frozenset(varies))
     return known
 
@@ -352,7 +365,7 @@ def statements_behind(
 
 def without_unread(loop: Loop) -> Loop:
     """The loop without statements that nothing uses any more."""
-    wanted = {store.value for store in loop.stores}
+    wanted = {name for store in loop.stores for name in (store.value, store.when)}
     wanted |= {stride.by for store in loop.stores for stride in store.access.strides}
     kept: list[Stmt] = []
     for stmt in reversed(loop.body):

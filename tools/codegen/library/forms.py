@@ -18,6 +18,7 @@ from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS, loop_bytes
 from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.types import Graph, Task
 
 # Percent of the bytes that a form in one pass may move, to be worth a look.
@@ -31,6 +32,7 @@ class Lowerings:
     graph: Graph
     parameters: tuple[str, ...]
     more: Sequence[GraphRewrite] = ()
+    takes: Callable[[Loop], bool] = lambda loop: False
 
     @cached_property
     def written(self) -> Program:
@@ -309,7 +311,8 @@ _CONVOLUTIONS = "convolutions"
 
 
 def _convolutions_program(lowerings: Lowerings) -> Program | None:
-    return _with_fewer_calls(lowerings, {_CONVOLUTION}, convolutions=True)
+    program = _with_fewer_calls(lowerings, {_CONVOLUTION}, convolutions=True)
+    return None if program is None else with_epilogues(program, lowerings.takes)
 
 
 def _convolutions_idea(lowerings: Lowerings) -> Strategy:
@@ -353,6 +356,7 @@ def forms(
     *,
     kinds: Sequence[FormKind] = FORM_KINDS,
     is_ours: Callable[[Program], bool] = _has_loops,
+    takes: Callable[[Loop], bool] = lambda loop: False,
 ) -> tuple[Form, ...]:
     """Every form of a task that leaves us something to write, the one as written first.
 
@@ -361,12 +365,13 @@ def forms(
         more: Rewrites of the graph besides those of `algebra`, which families of kernels bring.
         kinds: The kinds of forms to try.
         is_ours: Whether a program leaves us something to write.
+        takes: Whether there are kernels for a loop that only those for products print.
 
     Returns:
         The forms; the first alone, where none leaves us anything.
     """
     parameters = tuple(spec.name for spec in task.inputs)
-    lowerings = Lowerings(task.graph, parameters, tuple(more))
+    lowerings = Lowerings(task.graph, parameters, tuple(more), takes)
     tried = (kind.form(lowerings) for kind in kinds)
     found = tuple(form for form in tried if form is not None)
     ours = tuple(form for form in found if is_ours(form.program))

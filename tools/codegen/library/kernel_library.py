@@ -203,7 +203,11 @@ def repertoire_for(
     without = without if writes.convolves(hardware) else (*without, CONVOLUTIONS_FORM)
     kinds = [kind for kind in FORM_KINDS if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
-    found = forms(task, more, kinds=kinds, is_ours=is_ours)
+
+    def takes(loop: Loop) -> bool:
+        return bool(writes.strategies(loop, hardware))
+
+    found = forms(task, more, kinds=kinds, is_ours=is_ours, takes=takes)
     return PlaybookRepertoire(found, writes, hardware)
 
 

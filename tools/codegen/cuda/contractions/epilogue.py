@@ -29,7 +29,13 @@ from kernelwright.tools.codegen.cuda.printing.printing import (
 )
 from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, Stmt, Store
-from kernelwright.tools.codegen.ir.contraction import Bound, Contraction, Operand, needed_where
+from kernelwright.tools.codegen.ir.contraction import (
+    Bound,
+    Contraction,
+    Operand,
+    bounds_of,
+    needed_where,
+)
 from kernelwright.tools.types import DType
 
 SIDES = ("batch", "row", "column", "depth")
@@ -113,7 +119,20 @@ class ElementPrinter:
             width = min(width, self._fitting(stmt.access, along, conditional=bool(stmt.args)))
         for store in stores:
             width = min(width, self._fitting(store.access, along))
+            width = gcd(width, self._alike(store, along)) if store.when else width
         return width
+
+    def _alike(self, store: Store, along: str) -> int:
+        """Neighbours of which a conditional store stores all or none."""
+        bounds = bounds_of(store.when, self._contraction.epilogue)
+        axis, width = self._axes[along][-1], MOVED_BYTES
+        for bound in bounds or ():
+            step = sum(one.step for one in bound.steps if one.by == axis.name)
+            others = [one.step for one in bound.steps if one.by != axis.name]
+            # Where it ends at a multiple of them, and all else moves it by multiples.
+            ends = bound.offset + 1 if step == -1 else bound.offset
+            width = gcd(width, ends, *others) if step in (1, -1) else 1 if step else width
+        return width if bounds is not None else 1
 
     def _fitting(self, access: Access, along: str, *, conditional: bool = False) -> int:
         """Neighbours that an access moves at once; any number where it stays.
@@ -329,7 +348,7 @@ class _Scope:
         """What the stores need, in order; all of a scope that stores nothing."""
         if not self.stores:
             return [*self.body]
-        wanted = {store.value for store in self.stores}
+        wanted = {name for store in self.stores for name in (store.value, store.when)}
         wanted |= {stride.by for store in self.stores for stride in store.access.strides}
         found: list[Stmt] = []
         for stmt in reversed(self.body):
@@ -359,11 +378,12 @@ class _Scope:
 
     def vectors_to_store(self) -> list[str]:
         """Room for the vectors that are stored at once."""
-        return [
-            f"kw::Vec<{c_type(store.access.dtype)}, {self.width}> out_{at};"
-            for at, store in enumerate(self.stores)
-            if self._is_vector(store.access)
-        ]
+        lines = []
+        for at, store in enumerate(self.stores):
+            if self._is_vector(store.access):
+                lines.append(f"kw::Vec<{c_type(store.access.dtype)}, {self.width}> out_{at};")
+                lines += [f"bool holds_{at};"] * bool(store.when)
+        return lines
 
     def stored_elements(self) -> list[str]:
         """Each neighbour's stores, into memory or into the vector that goes there."""
@@ -372,16 +392,18 @@ class _Scope:
             value = self.printer.statements.stored(store)
             if self._is_vector(store.access):
                 lines.append(f"out_{at}[k] = {value};")
+                lines += [f"holds_{at} = v_{store.when};"] * bool(store.when)
                 continue
             neighbour = self.printer.neighbour(store.access, self.along, self.width)
             where = f"g_{store.access.buffer}[{self._at(store.access)}{neighbour}]"
-            lines.append(f"{where} = {value};")
+            inside = f"if (v_{store.when}) " if store.when else ""
+            lines.append(f"{inside}{where} = {value};")
         return lines
 
     def stored_vectors(self) -> list[str]:
         """The stores of all neighbours at once."""
         return [
-            f"kw::store<kw::DEFAULT>"
+            f"{f'if (holds_{at}) ' if store.when else ''}kw::store<kw::DEFAULT>"
             f"(g_{store.access.buffer} + ({self._at(store.access)}), out_{at});"
             for at, store in enumerate(self.stores)
             if self._is_vector(store.access)

@@ -1,0 +1,267 @@
+"""What follows a product becomes its epilogue, where nests were too unlike to be merged.
+
+Fusion pairs axes of one size. A transposed convolution by steps makes whole blocks of outputs, and
+whoever reads it reads fewer: the reader's positions are sums over the product's axes, and those
+beyond its own are not stored. A reader that reduces over output channels, or over the windows that
+blocks of outputs are, reduces where results are made: its reduction becomes a `fold`, which only
+kernels whose tiles have all of it can print. Either way the tensor between the two is never stored.
+
+A position along a reader's axis is known by the steps of its read: the product's axes whose steps
+lie between those of this axis and of the next larger one make it up.
+
+Not here: tensors with several readers, reads at an offset or at several places, and reductions
+that keep more than one number (`moments`) or a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from kernelwright.tools.codegen.ir import (
+    Access,
+    Axis,
+    Loop,
+    PlanLine,
+    Program,
+    ReduceKind,
+    Stmt,
+    Store,
+    Stride,
+)
+from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
+from kernelwright.tools.codegen.ir.loops import without_unread
+from kernelwright.tools.types import DType
+
+# Statements of one loop: what follows is computed with few registers beside a tile's sums.
+_MOST_STATEMENTS = 240
+_FOLDED = frozenset({ReduceKind.SUM, ReduceKind.PROD, ReduceKind.MAX, ReduceKind.MIN})
+
+Takes = Callable[[Loop], bool]
+
+
+def with_epilogues(program: Program, takes: Takes, *, folds: bool = False) -> Program:
+    """The program with readers of products taken into them.
+
+    Args:
+        program: What lowering made, its products as loops.
+        takes: Whether there are kernels for a loop.
+        folds: Whether readers that reduce are taken as well.
+
+    Returns:
+        The same program where there was nothing to take.
+    """
+    refused: set[str] = set()
+    while (pair := _next(program, refused)) is not None:
+        made, reader = pair
+        found = joined(made, reader)
+        if found is None or (_folds(found) and not folds) or not takes(found):
+            refused.add(made.name)
+            continue
+        steps = (found if step is reader else step for step in program.steps if step is not made)
+        program = program.model_copy(update={"steps": tuple(steps)})
+        program = _without_unused(program)
+    return program
+
+
+def _next(program: Program, refused: set[str]) -> tuple[Loop, Loop] | None:
+    """A product, and the one loop that reads what it makes."""
+    for made in program.loops:
+        if made.family != PRODUCT or made.name in refused or len(made.stores) != 1:
+            continue
+        buffer = made.stores[0].access.buffer
+        readers = [step for step in program.steps if step is not made and _reads(step, buffer)]
+        alone = len(readers) == 1 and program.buffer(buffer).role == "temporary"
+        if alone and isinstance(readers[0], Loop) and buffer not in program.returns:
+            return made, readers[0]
+    return None
+
+
+def _reads(step: Loop | PlanLine, buffer: str) -> bool:
+    if isinstance(step, PlanLine):
+        return buffer in step.uses
+    return any(stmt.access is not None and stmt.access.buffer == buffer for stmt in step.body)
+
+
+def _without_unused(program: Program) -> Program:
+    """The program without tensors that nothing makes any more."""
+    known = {*program.returns, *program.parameters}
+    for step in program.steps:
+        if isinstance(step, PlanLine):
+            known |= {*step.makes, *step.uses}
+        else:
+            known |= {store.access.buffer for store in step.stores}
+            known |= {stmt.access.buffer for stmt in step.body if stmt.access is not None}
+    kept = tuple(one for one in program.buffers if one.name in known or one.role != "temporary")
+    return program.model_copy(update={"buffers": kept})
+
+
+def _folds(loop: Loop) -> bool:
+    return any(stmt.op == "fold" for stmt in loop.body)
+
+
+def joined(made: Loop, reader: Loop) -> Loop | None:
+    """One loop over the product's axes that does the work of both; None where none can."""
+    (store,) = made.stores
+    loads = [s for s in reader.body if s.access and s.access.buffer == store.access.buffer]
+    first = loads[0].access
+    if first is None or store.when or any(load.access != first or load.args for load in loads):
+        return None
+    if contraction_of(made) is None or len(made.body) + len(reader.body) > _MOST_STATEMENTS:
+        return None
+    if any(load.dtype is not made.stmt(store.value).dtype for load in loads):
+        return None
+    if any(s.op in ("scan", "fold") or (s.reduce and s.reduce not in _FOLDED) for s in reader.body):
+        return None
+    places = _places(made, reader, store.access, first)
+    return None if places is None else _Joining(made, reader, places, store.value).loop()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A position along a reader's axis: the sum of step x position of the product's axes.
+
+    `size` are the reader's positions, `reach` those that the sum takes.
+    """
+
+    terms: tuple[Stride, ...]
+    size: int
+    reach: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some of the product's positions are none of the reader's."""
+        return self.reach > self.size
+
+
+def _places(made: Loop, reader: Loop, written: Access, read: Access) -> Mapping[str, _Place] | None:
+    """Each of the reader's axes in terms of the product's; None where that does not go."""
+    sizes = {axis.name: axis.size for axis in (*reader.outer, *reader.inner)}
+    steps = {name: read.step(name) for name in sizes}
+    if read.offset or written.offset or any(one.by not in sizes for one in read.strides):
+        return None
+    axes = [axis for axis in made.outer if axis.size > 1]
+    if any(written.step(axis.name) <= 0 for axis in axes) or len(written.strides) < len(axes):
+        return None
+    found = {name: _Place((), 1, 1) for name, size in sizes.items() if size == 1}
+    upper, left = 0, axes
+    for name in sorted((n for n in sizes if n not in found), key=lambda n: -steps[n]):
+        step = steps[name]
+        mine = [axis for axis in left if step > 0 and written.step(axis.name) >= step]
+        left = [axis for axis in left if axis not in mine]
+        place = _place(mine, written, step, sizes[name])
+        if place is None or (upper and place.reach * step > upper):
+            return None
+        found[name], upper = place, step
+    return None if left else found
+
+
+def _place(axes: Sequence[Axis], written: Access, step: int, size: int) -> _Place | None:
+    if not axes or any(written.step(axis.name) % step for axis in axes):
+        return None
+    terms = tuple(Stride(by=a.name, step=written.step(a.name) // step) for a in axes)
+    sizes = {axis.name: axis.size for axis in axes}
+    reach = 1 + sum(term.step * (sizes[term.by] - 1) for term in terms)
+    whole = reach == prod(sizes.values())
+    return _Place(terms, size, reach) if whole and size <= reach else None
+
+
+@dataclass
+class _Joining:
+    """The reader's statements over the product's axes, behind the product's own."""
+
+    made: Loop
+    reader: Loop
+    places: Mapping[str, _Place]
+    value: str
+    body: list[Stmt] = field(default_factory=list, init=False)
+    names: dict[str, str] = field(default_factory=dict, init=False)
+
+    def loop(self) -> Loop | None:
+        """Both as one; None where a reduction would need positions that are cut off."""
+        inner = [self.places[axis.name] for axis in self.reader.inner]
+        if any(place.is_cut for place in inner):
+            return None
+        self.body = [*self.made.body]
+        cut = [name for name, place in self.places.items() if place.is_cut]
+        inside = self._joined([self._below(name, self.places[name].size) for name in cut])
+        along = tuple(term.by for place in inner for term in place.terms)
+        for stmt in self.reader.body:
+            self._take(stmt, inside, along)
+        stores = tuple(self._stored(store, inside) for store in self.reader.stores)
+        whole = self.made.model_copy(update={"body": tuple(self.body), "stores": stores})
+        return without_unread(whole)
+
+    def _take(self, stmt: Stmt, inside: str, along: tuple[str, ...]) -> None:
+        if stmt.access is not None and stmt.access.buffer == self.made.stores[0].access.buffer:
+            self.names[stmt.name] = self.value
+        elif stmt.op == "index":
+            self.names[stmt.name] = self._position(stmt.args[0])
+        elif stmt.op == "reduce":
+            self._keep(stmt, {"op": "fold", "along": along})
+        elif stmt.access is not None:
+            self._load(stmt, stmt.access, inside)
+        else:
+            self._keep(stmt, {})
+
+    def _keep(self, stmt: Stmt, changes: Mapping[str, object]) -> None:
+        args = tuple(self.names[arg] for arg in stmt.args)
+        self.names[stmt.name] = f"then_{stmt.name}"
+        changed = {"name": f"then_{stmt.name}", "args": args, **changes}
+        self.body.append(stmt.model_copy(update=changed))
+
+    def _load(self, stmt: Stmt, access: Access, inside: str) -> None:
+        """A read, made where positions are the reader's."""
+        varies = any(self.places[one.by].is_cut for one in access.strides if one.by in self.places)
+        conditions = [self.names[arg] for arg in stmt.args] + [inside] * (varies and bool(inside))
+        name, holds = f"then_{stmt.name}", self._joined(conditions)
+        self.names[stmt.name] = name
+        changes = {"name": name, "access": self._moved(access), "args": (holds,) if holds else ()}
+        self.body.append(stmt.model_copy(update=changes))
+
+    def _stored(self, store: Store, inside: str) -> Store:
+        value = self.names[store.value]
+        return Store(access=self._moved(store.access), value=value, when=inside)
+
+    def _moved(self, access: Access) -> Access:
+        """An access over the product's axes."""
+        strides: dict[str, int] = {}
+        for one in access.strides:
+            terms = self.places[one.by].terms if one.by in self.places else ()
+            if one.by not in self.places:
+                terms = (Stride(by=self.names[one.by], step=1),)
+            for term in terms:
+                strides[term.by] = strides.get(term.by, 0) + term.step * one.step
+        made = tuple(Stride(by=by, step=step) for by, step in strides.items())
+        return access.model_copy(update={"strides": made})
+
+    def _position(self, axis: str) -> str:
+        """The position along a reader's axis, as a value."""
+        parts = []
+        for term in self.places[axis].terms:
+            at = self._new("index", DType.INT64, (term.by,))
+            step = self._new("const", DType.INT64, value=term.step)
+            parts.append(at if term.step == 1 else self._new("mul", DType.INT64, (at, step)))
+        return self._chain("add", DType.INT64, parts) or self._new("const", DType.INT64, value=0)
+
+    def _below(self, axis: str, size: int) -> str:
+        limit = self._new("const", DType.INT64, value=size)
+        return self._new("lt", DType.BOOL, (self._position(axis), limit))
+
+    def _joined(self, conditions: Sequence[str]) -> str:
+        """All of them; empty where there is none."""
+        return self._chain("logical_and", DType.BOOL, conditions)
+
+    def _chain(self, op: str, dtype: DType, parts: Iterable[str]) -> str:
+        whole = ""
+        for part in parts:
+            whole = self._new(op, dtype, (whole, part)) if whole else part
+        return whole
+
+    def _new(
+        self, op: str, dtype: DType, args: tuple[str, ...] = (), value: int | None = None
+    ) -> str:
+        name = f"then_{len(self.body)}_{op}"
+        self.body.append(Stmt(name=name, op=op, dtype=dtype, args=args, value=value))
+        return name
