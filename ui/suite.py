@@ -228,7 +228,7 @@ async def _follow(
     present: Path | None = None
     began = False
     with tempfile.TemporaryFile() as errors:
-        async with _process(share, gpu, errors) as process:
+        async with process_on(gpu, "kernelwright.ui.suite", share, errors) as process:
             assert process.stdout is not None
             async for text in process.stdout:
                 line = Line.model_validate_json(text)
@@ -241,7 +241,7 @@ async def _follow(
                     present = None
                     await told.put(line.outcome)
             status = await process.wait()
-        words = f"the process of {gpu.name} ended with status {status}{_last(errors)}"
+        words = f"the process of {gpu.name} ended with status {status}{last_words(errors)}"
     if present is not None:
         await told.put(_lost(present, share, words))
     return _Ended(words, lost=status != 0, began=began)
@@ -253,13 +253,20 @@ def _all_taken(share: Share) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _process(
-    share: Share, gpu: Gpu, errors: BinaryIO
+async def process_on(
+    gpu: Gpu, module: str, share: Value, errors: BinaryIO
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that has its share; whoever leaves early ends it, and waits for its end."""
+    """A process that reads its share; whoever leaves early ends it, and waits for its end.
+
+    Args:
+        gpu: The only one that it sees.
+        module: What it runs, as `python -m` does.
+        share: What it reads from its input, as JSON.
+        errors: Takes what it says of itself.
+    """
     told = {VISIBLE: gpu.visible, "PYTHONPATH": python_path(os.environ.get("PYTHONPATH", ""))}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kernelwright.ui.suite",
+        sys.executable, "-m", module,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
         env={**os.environ, **told}, limit=_LONGEST_LINE_BYTES,
         # Ctrl-C is for us, who end it.
@@ -287,7 +294,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _last(errors: BinaryIO) -> str:
+def last_words(errors: BinaryIO) -> str:
     """The last thing it said, for the sentence about its end."""
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
     lines = errors.read().decode(errors="replace").strip().splitlines()

@@ -54,9 +54,12 @@ def fresh_seed(*parts: object) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:4], "big") & 0x7FFF_FFFF
 
 
-# What a finalist's record holds beside correctness and the headline: everything, or what a suite
-# of many tasks can afford (no compute-sanitizer, no other loads).
-Depth = Literal["full", "timing"]
+# What a finalist's record holds beside correctness and the headline: everything; what a suite of
+# many tasks can afford (no compute-sanitizer, no other loads); or what a grid of products can, each
+# beside the vendor's library alone, in the process that screened it, and as a server calls it.
+Depth = Literal["full", "timing", "library"]
+# The vendor's library for products of matrices, asked in other ways than PyTorch asks it.
+LIBRARY = ("cublaslt", "cublaslt-autotuned")
 
 
 class Rules(Value):
@@ -161,6 +164,18 @@ class Rules(Value):
         """
         if evidence == "full":
             return cls()
+        if evidence == "library":
+            return cls(
+                evidence=evidence,
+                screen_s=0.06,
+                precise_s=0.15,
+                certify_s=0.4,
+                mode_s=0.4,
+                calibrate_s=0.1,
+                latency_s=0.15,
+                settle_max_s=1.0,
+                compile_ahead=False,  # nobody asks for torch.compile
+            )
         return cls(
             evidence=evidence, precise_s=0.4, certify_s=1.0, calibrate_s=0.2, settle_max_s=4.0
         )

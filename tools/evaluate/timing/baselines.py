@@ -1,8 +1,9 @@
 """The ways PyTorch itself does a task, as calls that can be timed beside a candidate.
 
 `eager`; `compile`, torch.compile as it comes; on a GPU also `graph` and `compile-graph`, these two
-replayed as CUDA graphs (one a set of inputs, so that nothing is copied), and `max-autotune`. One
-that cannot be made is a fact about the module, not an error.
+replayed as CUDA graphs (one a set of inputs, so that nothing is copied), and `max-autotune`; of a
+product the vendor's library asked in other ways (`cublaslt`). One that cannot be made is a fact
+about the module, not an error.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from kernelwright.tools.candidates.run.arguments import without_gradients
-from kernelwright.tools.evaluate.rules import GRAPHS
+from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY
+from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
 from kernelwright.tools.evaluate.verify.reference_runtime import Guard, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
@@ -197,6 +199,7 @@ class BaselineCalls:
             "eager": self._eager,
             **{mode: partial(compiled, self._runtime, mode) for mode in MODES},
             **{name: partial(self._graphed, of) for name, of in GRAPHS.items()},
+            **{name: partial(self._library, name) for name in LIBRARY},
         }
         if name not in makers:
             raise ValueError(f"unknown baseline {name!r}; known are {', '.join(makers)}")
@@ -219,6 +222,19 @@ class BaselineCalls:
         first(self._harness.sets[0])
 
         return partial(without_gradients, module)
+
+    def _library(self, name: str) -> Timed:
+        """A call of cuBLASLt for a product, whose result was seen to be eager's."""
+        product = cublaslt.Product(self._runtime.task.graph, self._runtime.device)
+        if name == LIBRARY[0]:
+            call = cublaslt.first_choice(product)
+        else:
+            call = cublaslt.fastest(product, self._harness.quick_ms)
+        inputs = self._harness.sets[0]
+        expected = self._runtime.own(inputs)
+        if not cublaslt.is_alike(call(inputs), expected.outputs[0]):
+            raise BaselineFailedError("what it computes is not the product")
+        return call
 
     def _graphed(self, of: str) -> Timed:
         call = self._harness.as_graph(self.get(of))

@@ -8,7 +8,7 @@ long. A step that does not come back in time, or takes its worker along, is told
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from typing import get_args
 
@@ -19,7 +19,7 @@ from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter, no_new_processes
 from kernelwright.tools.evaluate.profiling.coverage import dispatched
-from kernelwright.tools.evaluate.rules import GRAPHS, Rules, fresh_seed
+from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY, Rules, fresh_seed
 from kernelwright.tools.evaluate.timing.baselines import MODES, BaselineCalls, BaselineFailedError
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
 from kernelwright.tools.evaluate.verify.audit.findings import Findings, find, forward_s
@@ -27,6 +27,7 @@ from kernelwright.tools.evaluate.verify.measured_precision import times_eager
 from kernelwright.tools.evaluate.verify.precision import may_be_coarser
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
+from kernelwright.tools.evaluate.worker.beside import beside_fastest, served
 from kernelwright.tools.types import Baseline, Comparison, Dispatched, ModeTiming, Task, refuse
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.measurement import Mode
@@ -315,7 +316,7 @@ class Comparing:
         if self._request.effort != "certify" or not self._task_runtime.harness.on_gpu:
             return list(found)
         ranked = sorted(found, key=lambda item: item.ratio)
-        count = 1 if self._rules.evidence == "timing" else len(ranked)
+        count = len(ranked) if self._rules.evidence == "full" else 1
         return [*(self._other_clock(item, call) for item in ranked[:count]), *ranked[count:]]
 
     def _other_clock(self, found: Comparison, call: Timed) -> Comparison:
@@ -360,6 +361,8 @@ class Comparing:
             return ()
         if self._rules.evidence == "timing":
             return ()
+        if self._rules.evidence == "library":
+            return tuple(filter(None, map(partial(self._served, call), self._rivals())))
         name = known.best.name
         baseline = self._baseline(name)
         if name not in self._request.compare_to or baseline is None:
@@ -387,6 +390,24 @@ class Comparing:
             found.append(ModeTiming(mode=mode, comparison=compared))
         return tuple(found)
 
+    def _rivals(self) -> tuple[str, ...]:
+        """The library's fastest way, and what it can do at its best."""
+        hardest = self._hardest_first()
+        return tuple(dict.fromkeys(n for n in (*hardest[:1], LIBRARY[-1]) if n in hardest))
+
+    def _served(self, call: Timed, name: str) -> ModeTiming | None:
+        self._steps.candidate_runs(
+            f"the candidate is timed in server mode beside {name}", often=True
+        )
+        self._steps.begin(f"server mode against {name}")
+        baseline, harness = self._baseline(name), self._task_runtime.harness
+        if baseline is None:
+            return None
+        mine = self._as_graph(call) if harness.on_gpu else None
+        calls = name, _answerable(baseline), call
+        found = served(harness, calls, mine, seconds=self._rules.mode_s, noise=self._noise)
+        return ModeTiming(mode="server", comparison=found)
+
     def _inspected(self, call: Timed | None) -> Timed | None:
         inspection = self._task_runtime.harness.inspection
         return inspection.watching(call) if call is not None and inspection is not None else call
@@ -406,33 +427,6 @@ def _plain(name: str, replayed: Timed | None) -> tuple[str, ...]:
     if name not in GRAPHS or replayed is not None:
         return ()
     return ("the candidate cannot be captured in a CUDA graph: plain calls beside replays",)
-
-
-_DRIFT = 0.98  # of a time that was taken in another minute, and by another process
-
-
-def beside_fastest(found: Comparison, fastest_ms: float | None) -> Comparison:
-    """The comparison as it is beside the fastest making of the same baseline.
-
-    A compiler that draws its settings may have drawn slow ones this time. The ratio then is the
-    lower one, of what was timed in turns times the share of the fastest.
-    """
-    if fastest_ms is None or found.clock != "device" or fastest_ms > _DRIFT * found.baseline_ms:
-        return found
-    share = fastest_ms / found.baseline_ms
-    words = (
-        f"timed in turns with a making of {found.baseline} that took {found.baseline_ms:.4g} ms; "
-        f"the fastest that was seen took {fastest_ms:.4g} ms, and the ratio is beside that"
-    )
-    return found.model_copy(
-        update={
-            "baseline_ms": fastest_ms,
-            "ratio": share * found.ratio,
-            "ci95_low": share * found.ci95_low,
-            "ci95_high": share * found.ci95_high,
-            "conditions": found.conditions.noted(words),
-        }
-    )
 
 
 def _answerable(call: Timed) -> Timed:

@@ -12,7 +12,7 @@ import torch
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing import baselines
 from kernelwright.tools.evaluate.timing.baselines import BaselineCalls, BaselineFailedError
-from kernelwright.tools.evaluate.worker.comparing import beside_fastest
+from kernelwright.tools.evaluate.worker.beside import beside_fastest
 from kernelwright.tools.types import Comparison, Conditions, Measurement
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"

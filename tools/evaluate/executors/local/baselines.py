@@ -21,7 +21,7 @@ from kernelwright.tools.evaluate.messages import (
     BaselineRequest,
     RehearseRequest,
 )
-from kernelwright.tools.evaluate.rules import GRAPHS, Defence
+from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY, Defence
 from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
 from kernelwright.tools.languages.base.compile import cache_folder
@@ -96,7 +96,7 @@ class KnownBaselines:
 
     async def measured(self, task: Task, *, eager_only: bool) -> Baselines | Refusal:
         """Measure those that are not known yet; a Refusal where not even eager runs."""
-        names: tuple[str, ...] = STANDARD[self._shop.device]
+        names = self._standard
         await self._shop.hardware()
         # Waiting for a compiler is a cost of that baseline, and not of the search beside it.
         waited_s = 0.0 if eager_only else await self._settled(task)
@@ -151,7 +151,7 @@ class KnownBaselines:
         if self._shop.rules.evidence == "full":
             return ()
         device, known = self._shop.device, self.of(task) or Baselines(items=())
-        graphs = [name for name in STANDARD[device] if self._is_left_out(known, name)]
+        graphs = [name for name in self._standard if self._is_left_out(known, name)]
         return (*graphs, *CERTIFY[device])
 
     def _is_left_out(self, known: Baselines, name: str) -> bool:
@@ -160,6 +160,13 @@ class KnownBaselines:
         if name not in GRAPHS or eager is None or (full and name == "graph"):
             return False
         return eager.measurement is not None and eager.measurement.median_ms > _LAUNCHES_MATTER_MS
+
+    @property
+    def _standard(self) -> tuple[str, ...]:
+        """What is measured for every task at this depth of evidence."""
+        if self._shop.rules.evidence == "library":
+            return ("eager", *LIBRARY)
+        return STANDARD[self._shop.device]
 
     def failures(self, task: Task) -> tuple[str, ...]:
         """What nobody can be said to be faster than, as it could not be made, with the reason."""

@@ -56,7 +56,7 @@ class Profiles:
         CPU, whose times a start would disturb, nor where many share a device.
         """
         shop = self._shop
-        if shop.device == "cuda" and shop.alone and shop.rules.evidence != "timing":
+        if shop.device == "cuda" and shop.alone and shop.rules.evidence == "full":
             self._counter.prepare(task, self._shop.rules)
             if not self._aside.questions:
                 self._aside.prepare(compiler=False)
@@ -121,7 +121,9 @@ class Certification:
             compiled=self._builder.lying(task) if effort != "screen" else (),
         )
         async with self._shop.undisturbed():
-            ask = self._certified if effort == "certify" else self._climb
+            # A grid of products has no seconds for a process of its own for each.
+            anew = effort == "certify" and self._shop.rules.evidence != "library"
+            ask = self._certified if anew else self._climb
             evaluation = await ask(request)
             screen = evaluation.screen
             raised = await self._shop.near_the_floor(task, screen.median_ms if screen else None)

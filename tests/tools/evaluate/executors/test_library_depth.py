@@ -1,0 +1,67 @@
+"""Evidence beside the vendor's library: certified in the process that screened, server mode too.
+
+On a CPU there is no such library, which is said, and eager stands alone.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import LIBRARY, Rules
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Baselines, Task, TracePolicy, Verdict
+
+TEXT = """import torch
+
+class Model(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a, b)
+
+def get_inputs():
+    return [torch.randn(96, 64), torch.randn(64, 80)]
+"""
+KERNEL = """#include "kernelwright.hpp"
+extern "C" void multiply(const float* a, const float* b, float* y, long long m, long long n,
+                         long long k) {
+  for (long long i = 0; i < m; ++i)
+    for (long long j = 0; j < n; ++j) {
+      float sum = 0;
+      for (long long s = 0; s < k; ++s) sum += a[i * k + s] * b[s * n + j];
+      y[i * n + j] = sum;
+    }
+}
+"""
+PLAN = """def forward(a, b):
+    m, k = a.shape
+    n = b.shape[1]
+    y = empty((m, n))
+    launch("multiply", args=(a, b, y, m, n, k))
+    return y
+"""
+
+
+@pytest.mark.exhaustive
+async def test_a_product_is_certified_beside_the_library_where_it_was_screened(
+    tmp_path: Path,
+) -> None:
+    task = trace(TEXT, str(tmp_path / "mm.py"), TracePolicy())
+    assert isinstance(task, Task)
+    judge = LocalExecutor.create("cpu", tmp_path, rules=Rules.of("library"))
+    try:
+        known = await judge.baselines(task)
+        assert isinstance(known, Baselines)
+        assert [item.name for item in known.items] == ["eager", *LIBRARY]
+        assert all("LibraryLacksError" in item.failure for item in known.items[1:])
+        candidate = new_candidate("cpp", KERNEL, PLAN)
+        assert (await judge.evaluate(task, candidate, "screen")).verdict is Verdict.CORRECT
+        screened_in = judge._shop.keeper.scratch
+        found = await judge.evaluate(task, candidate, "certify")
+        assert judge._shop.keeper.scratch == screened_in  # one process for both
+    finally:
+        await judge.aclose()
+    assert found.verdict is Verdict.CORRECT
+    assert len(found.verification.distributions) > 5
+    assert [one.baseline for one in found.comparisons] == ["eager"]
+    assert [(one.mode, one.comparison.baseline) for one in found.modes] == [("server", "eager")]

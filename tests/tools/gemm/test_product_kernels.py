@@ -1,0 +1,69 @@
+"""What is tried for a product, and in which order; that it compiles for the device it is for."""
+
+import pytest
+
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.gemm.candidates import ProductKernels
+from kernelwright.tools.gemm.problem import Arithmetic, task_of
+from kernelwright.tools.gemm.shapes import GemmShape
+from kernelwright.tools.languages import Built, compile_candidate, shutdown_compilers
+from kernelwright.tools.types import Setting
+
+H200 = hardware_profile("H200")
+
+
+def kernels(m: int, n: int, k: int) -> ProductKernels:
+    return ProductKernels(task_of(GemmShape(m=m, n=n, k=k), Arithmetic()).graph, H200)
+
+
+@pytest.fixture(scope="module")
+def large() -> ProductKernels:
+    return kernels(4096, 4096, 4096)
+
+
+def test_the_cost_models_tiles_come_first(large: ProductKernels) -> None:
+    first = large.first()
+    (strategy, *_) = large.strategies
+    tiles = [{s.name: s.value for s in one.settings}["TILE"] for one in first]
+    assert {one.strategy for one in first[:3]} == {strategy.name} == {"wgmma_maps"}
+    assert tuple(tiles[:3]) == large.tiles(strategy)[:3]
+    assert len({one.candidate.id for one in first}) == len(first)
+
+
+def test_short_products_are_tried_by_several_families() -> None:
+    assert {"mma_tiles", "wgmma_maps"} <= {one.strategy for one in kernels(256, 256, 256).first()}
+
+
+def test_what_won_near_shapes_is_tried_before(large: ProductKernels) -> None:
+    won = [Setting(name="TILE", value=64256), Setting(name="STAGES", value=3)]
+    first = large.first([("wgmma_maps", won), ("no_such_way", won)])
+    assert first[0].words.startswith("wgmma_maps TILE=64256 STAGES=3")
+
+
+def test_settings_that_do_not_fit_together_are_completed(large: ProductKernels) -> None:
+    (strategy, *_) = large.strategies
+    made = large.proposal(strategy, {"TILE": 128256, "STAGES": 8})  # more than shared memory holds
+    assert made is not None
+    assert "STAGES=8" not in made.words
+    assert large.proposal(strategy, {"TILE": 17}) is None
+
+
+def test_neighbours_differ_in_one_setting(large: ProductKernels) -> None:
+    fastest = large.first()[0]
+    near = list(large.around(fastest))
+    assert len(near) > 10
+    for one in near:
+        pairs = zip(one.settings, fastest.settings, strict=True)
+        assert sum(a.value != b.value for a, b in pairs) == 1
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("sizes", [(64, 64, 16384), (256, 256, 256), (16384, 64, 64)])
+async def test_every_first_candidate_compiles_without_spills(sizes: tuple[int, int, int]) -> None:
+    try:
+        for one in kernels(*sizes).first():
+            built = await compile_candidate(one.candidate, architecture="sm_90a", timeout_s=60)
+            assert isinstance(built, Built), one.words
+            assert not any(report.spill_bytes for report in built.reports), one.words
+    finally:
+        shutdown_compilers()

@@ -1,0 +1,95 @@
+"""Which shapes words stand for, and what is said of words that stand for none."""
+
+from pathlib import Path
+
+import pytest
+
+from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, factor_shapes, text_of
+from kernelwright.tools.gemm.shapes import CUDA_L2_SIDES, GemmShape, layouts_of, shapes_of
+
+
+def sizes(words: str) -> list[tuple[int, int, int]]:
+    return [(one.m, one.n, one.k) for one in shapes_of(words, ("nt",))]
+
+
+def test_a_grid_is_lists_and_ranges_that_double() -> None:
+    assert sizes("64..256x512x64,96") == [
+        (m, 512, k) for m in (64, 128, 256) for k in (64, 96)
+    ]  # fmt: skip
+    assert sizes("7x5x3") == [(7, 5, 3)]
+
+
+def test_each_shape_comes_in_every_layout_and_once() -> None:
+    found = shapes_of("64,64x64x64", layouts_of("nt,nn"))
+    assert [one.name for one in found] == ["64x64x64_nn", "64x64x64_nt"]
+
+
+def test_a_draw_is_of_the_thousand_and_follows_from_its_seed() -> None:
+    drawn = shapes_of("cuda-l2:125:7", ("nt",))
+    assert len(drawn) == 125
+    assert drawn == shapes_of("cuda-l2:125:7", ("nt",)) != shapes_of("cuda-l2:125:8", ("nt",))
+    assert {side for one in drawn for side in (one.m, one.n, one.k)} == set(CUDA_L2_SIDES)
+    assert len(shapes_of("cuda-l2", ("nt",))) == 1000
+
+
+def test_a_file_has_a_shape_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.txt"
+    path.write_text("# of a model\n4096 11008 4096\n64, 64, 128 tn 8  # batches\n\n")
+    assert shapes_of(str(path), ("nt",)) == (
+        GemmShape(m=4096, n=11008, k=4096, layout="nt"),
+        GemmShape(m=64, n=64, k=128, layout="tn", batch=8),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("64x64", "a grid is MxNxK"),
+        ("64x64x128..64", "has no sizes"),
+        ("64x64x0", "has no sizes"),
+        ("64x64x9999999", "sizes are from"),
+        ("64x64x1.5", "is no size"),
+        ("cuda-l2:1001", "asks for 1001 of 1000"),
+        ("cuda-l2:many", "say cuda-l2"),
+        ("missing.txt", "no file of shapes that can be read"),
+        ("1..65536x1..65536x" + ",".join(map(str, range(1, 80))), "are the most"),
+    ],
+)
+def test_words_that_are_no_shapes_get_a_sentence(words: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        shapes_of(words, ("nt",))
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.txt"
+    path.write_text("64 64 64\n64 64\n")
+    with pytest.raises(ValueError, match=r"shapes\.txt:2: a line is M N K"):
+        shapes_of(str(path), ("nt",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("fp8", "fp32", ""), "fp8 is not offered"),
+        (("fp32", "fp32", ""), "fp16 or bf16"),
+        (("fp16", "fp16", ""), "sums in fp32"),
+        (("fp16", "fp32", "bias,gelu"), "epilogue bias,gelu is not offered"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_a_sentence(
+    asked: tuple[str, str, str], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        arithmetic_of(*asked)
+
+
+def test_a_size_class_goes_by_operations() -> None:
+    sizes = ((64, 64, 64), (1024, 1024, 1024), (8192, 8192, 8192))
+    classes = [GemmShape(m=m, n=n, k=k).size_class for m, n, k in sizes]
+    assert classes == ["small", "medium", "large"]
+
+
+def test_a_layout_says_how_factors_lie() -> None:
+    shape = GemmShape(m=2, n=3, k=5, layout="tn", batch=7)
+    assert factor_shapes(shape) == ((7, 5, 2), (7, 5, 3))
+    assert "torch.bmm(a.mT, b)" in text_of(shape, Arithmetic())

@@ -1,0 +1,167 @@
+"""Products of matrices that run measured kernels where these were faster, else PyTorch's own.
+
+    from PACKAGE import Linear, bmm, linear, matmul, patch
+
+    names = patch(model)        # the linear layers without bias whose sizes the table has
+    y = matmul(a, b)            # as torch.matmul
+
+table.json has every shape that was measured, with its times, intervals and what runs: a kernel in
+kernels/, or the library, which keeps the shapes that it wins, ties, and all shapes that were not
+measured. A kernel whose single calls on an idle device are slower than the library's (the host's
+time to issue one decides there) runs where a CUDA graph is captured; set `ALWAYS = True` where
+calls are queued and the host is ahead anyway. Where autograd records, the library runs.
+
+It is independent of what made it: it needs torch and what kernels/*/README.md name.
+"""
+
+import collections
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+_TABLE = json.loads((Path(__file__).resolve().parent / "table.json").read_text(encoding="utf-8"))
+# Every measured shape: a dictionary each.
+TABLE = _TABLE["shapes"]
+# On which kind of device, as CUDA numbers it.
+CAPABILITY = tuple(_TABLE["capability"])
+# Whether kernels run that are faster only where the host is ahead; see above.
+ALWAYS = False
+# How calls ended: "kernel", or "library: <why>".
+COUNTS: collections.Counter[str] = collections.Counter()
+
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+_Call = Callable[..., torch.Tensor]
+_BY_SHAPE = {
+    (_DTYPES[one["dtype"]], one["layout"], one["batch"], one["m"], one["n"], one["k"]): one
+    for one in TABLE
+}
+_LOADED: dict[str, Any] = {}
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The product of two matrices, as `torch.matmul`."""
+    if a.dim() != 2 or b.dim() != 2:
+        return _library("dimensions", torch.matmul, a, b)
+    return _product(a, b, 1, torch.matmul)
+
+
+def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The products of two batches of matrices, as `torch.bmm`."""
+    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0]:
+        return _library("dimensions", torch.bmm, a, b)
+    return _product(a, b, a.shape[0], torch.bmm)
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """A linear layer, as `torch.nn.functional.linear`; with a bias it is the library's."""
+    if bias is not None or x.dim() < 2 or weight.dim() != 2 or not x.is_contiguous():
+        return _library("bias or layout", F.linear, x, weight, bias)
+    rows = x.view(-1, x.shape[-1])
+    kernel = _kernel(rows, weight, "nt", 1, rows.shape[0], weight.shape[0], rows.shape[1])
+    if kernel is None:
+        return F.linear(x, weight)
+    return kernel(rows, weight).view(*x.shape[:-1], weight.shape[0])
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` over `linear`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """The layer's product."""
+        return linear(input, self.weight, self.bias)
+
+
+def patch(model: nn.Module) -> list[str]:
+    """Let a model's linear layers use the kernels; weights, names and state dicts stay.
+
+    Returns:
+        The names of the layers: those without bias whose sizes some kernel has, in its type.
+    """
+    sizes = {
+        (_DTYPES[one["dtype"]], one["n"], one["k"])
+        for one in TABLE
+        if one["kernel"] and one["layout"] == "nt" and one["batch"] == 1
+    }
+    names: list[str] = []
+    for name, module in model.named_modules():
+        plain = type(module) is nn.Linear and module.bias is None
+        if plain and (module.weight.dtype, *module.weight.shape) in sizes:
+            module.__class__ = Linear
+            names.append(name)
+    return names
+
+
+def unpatch(model: nn.Module) -> list[str]:
+    """Make the layers PyTorch's own again; the names of those that were not."""
+    names: list[str] = []
+    for name, module in model.named_modules():
+        if type(module) is Linear:
+            setattr(module, "__class__", nn.Linear)  # noqa: B010 - to a type it is not a subtype of
+            names.append(name)
+    return names
+
+
+def _product(a: torch.Tensor, b: torch.Tensor, batch: int, library: _Call) -> torch.Tensor:
+    left, right = _lies(a), _lies(b)
+    if not left or not right or a.shape[-1] != b.shape[-2]:
+        return _library("layout", library, a, b)
+    kernel = _kernel(a, b, left + right, batch, a.shape[-2], b.shape[-1], a.shape[-1])
+    if kernel is None:
+        return library(a, b)
+    return kernel(a if left == "n" else a.mT, b if right == "n" else b.mT)
+
+
+def _lies(matrix: torch.Tensor) -> str:
+    """`n` for row after row, `t` for turned, nothing for neither."""
+    if matrix.is_contiguous():
+        return "n"
+    return "t" if matrix.mT.is_contiguous() else ""
+
+
+def _kernel(
+    a: torch.Tensor, b: torch.Tensor, layout: str, batch: int, m: int, n: int, k: int
+) -> _Call | None:
+    """The kernel for such a call; None where the library runs, which is counted."""
+    found = _BY_SHAPE.get((a.dtype, layout, batch, m, n, k))
+    if found is not None and not (why := _why_not(found, a, b)):
+        COUNTS["kernel"] += 1
+        return _loaded(found["kernel"])
+    COUNTS[f"library: {why if found is not None else 'not measured'}"] += 1
+    return None
+
+
+def _why_not(found: dict[str, Any], a: torch.Tensor, b: torch.Tensor) -> str:
+    """Why the library runs a measured shape; nothing where a kernel does."""
+    if not found["kernel"]:
+        return "faster"
+    if a.dtype is not b.dtype:
+        return "types"
+    if not a.is_cuda or a.device != b.device:
+        return "device"
+    if torch.cuda.get_device_capability(a.device) != CAPABILITY:
+        return "device"
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return "gradient"
+    if found["queued_only"] and not ALWAYS and not torch.cuda.is_current_stream_capturing():
+        return "single calls"
+    return ""
+
+
+def _loaded(name: str) -> _Call:
+    """The kernel's own export, whose guards look at every call again."""
+    if name not in _LOADED:
+        module = importlib.import_module(f"{__name__}.kernels.{name}")
+        _LOADED[name] = module.Model()
+    found: _Call = _LOADED[name]
+    return found
+
+
+def _library(why: str, call: _Call, *arguments: torch.Tensor | None) -> torch.Tensor:
+    COUNTS[f"library: {why}"] += 1
+    return call(*arguments)
