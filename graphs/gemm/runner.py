@@ -76,7 +76,8 @@ async def measure_grid(
     Raises:
         EnvironmentLacksError: This machine lacks what it takes.
     """
-    measuring = _Measuring(judge, grid, await judge.hardware())
+    start_s = time.monotonic()
+    measuring = _Measuring(judge, grid, await judge.hardware(), start_s)
     try:
         while (shape := measuring.next()) is not None:
             begun(shape)
@@ -88,10 +89,10 @@ async def measure_grid(
 class _Measuring:
     """A grid under way: the present shape, and the reading of the next."""
 
-    def __init__(self, judge: Executor, grid: Grid, hardware: Hardware) -> None:
+    def __init__(self, judge: Executor, grid: Grid, hardware: Hardware, start_s: float) -> None:
         self._judge, self._grid, self._hardware = judge, grid, hardware
         self._turns, self._known = _Turns(grid), list(grid.known)
-        self._start_s, self._longest_s = time.monotonic(), 0.0
+        self._start_s, self._longest_s = start_s, 0.0
         self._coming = self._begin()
 
     def next(self) -> GemmShape | None:

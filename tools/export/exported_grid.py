@@ -2,7 +2,7 @@
 
     from PACKAGE import Linear, bmm, linear, matmul, patch
 
-    names = patch(model)        # the linear layers without bias whose sizes the table has
+    names = patch(model)        # the linear layers whose sizes the table has
     y = matmul(a, b)            # as torch.matmul
 
 table.json has every shape that was measured, with its times, intervals and what runs: a kernel in
@@ -37,9 +37,24 @@ COUNTS: collections.Counter[str] = collections.Counter()
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _Call = Callable[..., torch.Tensor]
-_BY_SHAPE = {
-    (_DTYPES[one["dtype"]], one["layout"], one["batch"], one["m"], one["n"], one["k"]): one
+_BY_SHAPE: dict[tuple[object, ...], dict[str, Any]] = {
+    (
+        _DTYPES[one["dtype"]],
+        one["layout"],
+        tuple(one["epilogue"]),
+        one["batch"],
+        one["m"],
+        one["n"],
+        one["k"],
+    ): one
     for one in TABLE
+}
+# What `linear` may be asked to do after a layer, as PyTorch does it.
+ACTIVATIONS: dict[str, _Call] = {
+    "": lambda y: y,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
 }
 _LOADED: dict[str, Any] = {}
 
@@ -55,22 +70,36 @@ def bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The products of two batches of matrices, as `torch.bmm`."""
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0]:
         return _library("dimensions", torch.bmm, a, b)
+    if a.shape[0] == 1:
+        return matmul(a[0], b[0])[None]
     return _product(a, b, a.shape[0], torch.bmm)
 
 
-def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """A linear layer, as `torch.nn.functional.linear`; with a bias it is the library's."""
-    if bias is not None or x.dim() < 2 or weight.dim() != 2 or not x.is_contiguous():
-        return _library("bias or layout", F.linear, x, weight, bias)
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "",
+) -> torch.Tensor:
+    """A linear layer, as `torch.nn.functional.linear`, and after it what `ACTIVATIONS` names."""
+    epilogue = (*(("bias",) if bias is not None else ()), *((activation,) if activation else ()))
+
+    def library(*tensors: torch.Tensor) -> torch.Tensor:
+        return ACTIVATIONS[activation](F.linear(x, weight, bias))
+
+    if x.dim() < 2 or weight.dim() != 2 or not (x.is_contiguous() and weight.is_contiguous()):
+        return _library("layout", library)
     rows = x.view(-1, x.shape[-1])
-    kernel = _kernel(rows, weight, "nt", 1, rows.shape[0], weight.shape[0], rows.shape[1])
+    given = (rows, weight) if bias is None else (rows, weight, bias)
+    sizes = (1, rows.shape[0], weight.shape[0], rows.shape[1])
+    kernel = _kernel(given, ("nt", epilogue, *sizes))
     if kernel is None:
-        return F.linear(x, weight)
-    return kernel(rows, weight).view(*x.shape[:-1], weight.shape[0])
+        return library()
+    return kernel(*given).view(*x.shape[:-1], weight.shape[0])
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` over `linear`."""
+    """`torch.nn.Linear` over `linear`, without an activation."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The layer's product."""
@@ -81,17 +110,19 @@ def patch(model: nn.Module) -> list[str]:
     """Let a model's linear layers use the kernels; weights, names and state dicts stay.
 
     Returns:
-        The names of the layers: those without bias whose sizes some kernel has, in its type.
+        The names of the layers: those whose sizes some kernel has, in its type.
     """
     sizes = {
-        (_DTYPES[one["dtype"]], one["n"], one["k"])
+        (_DTYPES[one["dtype"]], bool(one["epilogue"]), one["n"], one["k"])
         for one in TABLE
-        if one["kernel"] and one["layout"] == "nt" and one["batch"] == 1
+        if one["kernel"] and one["layout"] == "nt" and one["epilogue"] in ([], ["bias"])
     }
     names: list[str] = []
     for name, module in model.named_modules():
-        plain = type(module) is nn.Linear and module.bias is None
-        if plain and (module.weight.dtype, *module.weight.shape) in sizes:
+        if type(module) is not nn.Linear:
+            continue
+        weight, has_bias = module.weight, module.bias is not None
+        if (weight.dtype, has_bias, *weight.shape) in sizes:
             module.__class__ = Linear
             names.append(name)
     return names
@@ -111,7 +142,8 @@ def _product(a: torch.Tensor, b: torch.Tensor, batch: int, library: _Call) -> to
     left, right = _lies(a), _lies(b)
     if not left or not right or a.shape[-1] != b.shape[-2]:
         return _library("layout", library, a, b)
-    kernel = _kernel(a, b, left + right, batch, a.shape[-2], b.shape[-1], a.shape[-1])
+    sizes = (batch, a.shape[-2], b.shape[-1], a.shape[-1])
+    kernel = _kernel((a, b), (left + right, (), *sizes))
     if kernel is None:
         return library(a, b)
     return kernel(a if left == "n" else a.mT, b if right == "n" else b.mT)
@@ -124,29 +156,28 @@ def _lies(matrix: torch.Tensor) -> str:
     return "t" if matrix.mT.is_contiguous() else ""
 
 
-def _kernel(
-    a: torch.Tensor, b: torch.Tensor, layout: str, batch: int, m: int, n: int, k: int
-) -> _Call | None:
+def _kernel(given: tuple[torch.Tensor, ...], key: tuple[object, ...]) -> _Call | None:
     """The kernel for such a call; None where the library runs, which is counted."""
-    found = _BY_SHAPE.get((a.dtype, layout, batch, m, n, k))
-    if found is not None and not (why := _why_not(found, a, b)):
+    found = _BY_SHAPE.get((given[0].dtype, *key))
+    if found is not None and not (why := _why_not(found, given)):
         COUNTS["kernel"] += 1
         return _loaded(found["kernel"])
     COUNTS[f"library: {why if found is not None else 'not measured'}"] += 1
     return None
 
 
-def _why_not(found: dict[str, Any], a: torch.Tensor, b: torch.Tensor) -> str:
+def _why_not(found: dict[str, Any], given: tuple[torch.Tensor, ...]) -> str:
     """Why the library runs a measured shape; nothing where a kernel does."""
+    first = given[0]
     if not found["kernel"]:
         return "faster"
-    if a.dtype is not b.dtype:
+    if any(one.dtype is not first.dtype for one in given):
         return "types"
-    if not a.is_cuda or a.device != b.device:
+    if not first.is_cuda or any(one.device != first.device for one in given):
         return "device"
-    if torch.cuda.get_device_capability(a.device) != CAPABILITY:
+    if torch.cuda.get_device_capability(first.device) != CAPABILITY:
         return "device"
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+    if torch.is_grad_enabled() and any(one.requires_grad for one in given):
         return "gradient"
     if found["queued_only"] and not ALWAYS and not torch.cuda.is_current_stream_capturing():
         return "single calls"

@@ -31,7 +31,7 @@ library's ways and 95 % intervals, and each folder of `{kernels}/` is an export 
 
 Measured on {device} with torch {torch}; factors {dtypes}, sums in float32. Kernels that are faster
 with calls queued and slower one by one run where a CUDA graph is captured: `queued_only` in the
-table, `ALWAYS` in the module. Layers with a bias stay PyTorch's.
+table, `ALWAYS` in the module. A linear layer with a bias runs a kernel where such were measured.
 
 Made by Kernelwright {version}.
 """
@@ -96,6 +96,7 @@ def _row(record: GemmRecord) -> dict[str, object]:
         "m": shape.m, "n": shape.n, "k": shape.k, "layout": shape.layout, "batch": shape.batch,
         "dtype": record.terms.arithmetic.dtype,
         "accumulate": record.terms.arithmetic.accumulate,
+        "epilogue": list(record.terms.arithmetic.epilogue),
         "kernel": _kernel_name(record) if runs else "",
         # Slower one by one: the host's time to issue a call is longer than what is gained.
         "queued_only": runs and claim is not None and claim.outcome != "faster",

@@ -20,7 +20,7 @@ from kernelwright.tools.types.measurement import Mode
 EAGER, HEURISTIC, AUTOTUNED = "eager", *LIBRARY
 # What people call the library's ways.
 TITLES = {
-    EAGER: "cuBLAS (torch.matmul)",
+    EAGER: "cuBLAS (PyTorch)",
     HEURISTIC: "cuBLASLt, heuristic",
     AUTOTUNED: "cuBLASLt, autotuned",
 }

@@ -3,25 +3,53 @@
 What kernels cannot do yet is refused here, each with a sentence.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.types import DType, Refusal, Task, TracePolicy, Value
 
 Precision = Literal["fp16", "bf16"]
+Epilogue = Literal["bias", "relu", "gelu", "gelu_tanh"]
+# What an epilogue does to `y`; a bias is part of the product's own call.
+ACTIVATIONS: dict[str, str] = {
+    "relu": "torch.relu(y)",
+    "gelu": "torch.nn.functional.gelu(y)",
+    "gelu_tanh": 'torch.nn.functional.gelu(y, approximate="tanh")',
+}
 DTYPES: dict[str, DType] = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 
 
 class Arithmetic(Value):
-    """What is multiplied, and what sums are kept in."""
+    """What is multiplied, what sums are kept in, and what is done to them before they are stored.
+
+    The epilogue is a bias of one value a column, an activation, or one after the other.
+    """
 
     dtype: Precision = "fp16"
     accumulate: Literal["fp32"] = "fp32"
+    epilogue: tuple[Epilogue, ...] = ()
 
     @property
     def element(self) -> DType:
         """The factors' type, and the result's."""
         return DTYPES[self.dtype]
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the product is given a third tensor."""
+        return "bias" in self.epilogue
+
+    @property
+    def name(self) -> str:
+        """Short, and a part of names of files: `fp16`, `bf16_bias_relu`."""
+        return "_".join((self.dtype, *self.epilogue))
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        after = f", then {' and '.join(self.epilogue)}" if self.epilogue else ""
+        return f"{self.dtype} summed in {self.accumulate}{after}"
 
 
 def arithmetic_of(dtype: str, accumulate: str, epilogue: str) -> Arithmetic:
@@ -41,15 +69,22 @@ def arithmetic_of(dtype: str, accumulate: str, epilogue: str) -> Arithmetic:
         )
     if accumulate != "fp32":
         raise ValueError(f"--accumulate is fp32, not {accumulate!r}")
-    if epilogue:
+    return Arithmetic.model_validate({"dtype": dtype, "epilogue": _epilogue(epilogue)})
+
+
+def _epilogue(words: str) -> tuple[str, ...]:
+    named = tuple(words.split(",")) if words else ()
+    activations = named[1:] if named[:1] == ("bias",) else named
+    if len(activations) > 1 or any(name not in ACTIVATIONS for name in activations):
+        listed = ", ".join(ACTIVATIONS)
         raise ValueError(
-            f"--epilogue {epilogue} is not offered: a grid is of plain products; "
-            "`kernelwright optimize` fuses what follows one"
+            f"--epilogue is bias, one of {listed}, or both as in bias,relu, and not {words!r}; "
+            "`kernelwright optimize` fuses whatever else follows a product"
         )
-    return Arithmetic.model_validate({"dtype": dtype})
+    return named
 
 
-_TEXT = '''"""The product of {words}, summed in float32."""
+_TEXT = '''"""The product of {words}."""
 
 import torch
 
@@ -57,31 +92,39 @@ import torch
 class Model(torch.nn.Module):
     """Multiplies."""
 
-    def forward(self, a, b):
+    def forward(self, {names}):
         """{result}"""
-        return {call}
+        y = {call}
+        return {after}
 
 
 def get_inputs():
-    return [
-        torch.randn({left}, dtype=torch.{dtype}),
-        torch.randn({right}, dtype=torch.{dtype}),
-    ]
+    shapes = [{shapes}]
+    return [torch.randn(shape, dtype=torch.{dtype}) for shape in shapes]
 '''
 
 
 def text_of(shape: GemmShape, arithmetic: Arithmetic) -> str:
     """The module's file."""
-    left, right = factor_shapes(shape)
+    shapes = (*factor_shapes(shape), *(((shape.n,),) if arithmetic.has_bias else ()))
     turned = ["a" if shape.layout[0] == "n" else "a.mT", "b" if shape.layout[1] == "n" else "b.mT"]
+    named = "bmm" if shape.batch > 1 else "matmul"
+    call = f"torch.{named}({', '.join(turned)})"
+    if arithmetic.has_bias:
+        call = f"torch.addmm(bias, {', '.join(turned)})"
     return _TEXT.format(
-        words=f"{shape.m} x {shape.k} and {shape.k} x {shape.n} in {arithmetic.dtype}",
+        words=f"{shape.m} x {shape.k} and {shape.k} x {shape.n} in {arithmetic.words}",
         result=f"Return M x N of factors that lie as {shape.layout!r} says.",
-        call=f"torch.{'bmm' if shape.batch > 1 else 'matmul'}({', '.join(turned)})",
-        left=left,
-        right=right,
+        names=", ".join(("a", "b", "bias")[: len(shapes)]),
+        call=call,
+        after=ACTIVATIONS[arithmetic.epilogue[-1]] if _is_activated(arithmetic) else "y",
+        shapes=", ".join(map(repr, shapes)),
         dtype=arithmetic.element.value,
     )
+
+
+def _is_activated(arithmetic: Arithmetic) -> bool:
+    return any(name in ACTIVATIONS for name in arithmetic.epilogue)
 
 
 def factor_shapes(shape: GemmShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -98,15 +141,26 @@ def _as_it_lies(rows: int, columns: int, letter: str) -> tuple[int, int]:
 
 def task_name(shape: GemmShape, arithmetic: Arithmetic) -> str:
     """What a shape's task is called."""
-    return f"mm_{shape.name}_{arithmetic.dtype}"
+    return f"mm_{shape.name}_{arithmetic.name}"
+
+
+def check_batches(shapes: Iterable[GemmShape], arithmetic: Arithmetic) -> None:
+    """Refuse batches with an epilogue.
+
+    Raises:
+        ValueError: There is one.
+    """
+    if arithmetic.epilogue and (batch := next((one for one in shapes if one.batch > 1), None)):
+        raise ValueError(f"{batch.name}: an epilogue is of single products, and not of batches")
 
 
 def task_of(shape: GemmShape, arithmetic: Arithmetic) -> Task:
     """The task; its text is our own, so it is read in this process.
 
     Raises:
-        ValueError: It cannot be read, which is a fault of ours.
+        ValueError: Batches of products have no epilogue; or it cannot be read, our own fault.
     """
+    check_batches((shape,), arithmetic)
     from kernelwright.tools.tasks import import_exporter, trace
 
     import_exporter()

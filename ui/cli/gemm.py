@@ -19,7 +19,9 @@ def gemm(
     shapes: Annotated[str, typer.Option(help=_SHAPES)] = "",
     dtype: Annotated[str, typer.Option(help="fp16 or bf16.")] = "fp16",
     accumulate: Annotated[str, typer.Option(help="What sums are kept in: fp32.")] = "fp32",
-    epilogue: Annotated[str, typer.Option(help="What follows the product: nothing yet.")] = "",
+    epilogue: Annotated[
+        str, typer.Option(help="bias, relu, gelu, gelu_tanh, or bias and one.")
+    ] = "",
     layout: Annotated[
         str, typer.Option(help="nn, nt (a linear layer's), tn, tt, or several as in nn,nt.")
     ] = "nt",
@@ -33,6 +35,10 @@ def gemm(
     report: Annotated[Path | None, typer.Option(help="Write a page with heat maps here.")] = None,
     export: Annotated[
         Path | None, typer.Option(help="Write the chosen kernels as a module to this folder.")
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(help="More records for --export: of other types, layouts or epilogues."),
     ] = None,
     predict: Annotated[
         str, typer.Option(help="Shapes that were not measured: say what is expected of them.")
@@ -57,6 +63,7 @@ def gemm(
             gpus=gpus,
             report=report,
             export=export,
+            also=tuple(also or ()),
             predict=predict,
         )
     )

@@ -15,7 +15,7 @@ from kernelwright.graphs.gemm.tuning import Budget, prepare
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.gemm.choice import guess
-from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of
+from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, check_batches
 from kernelwright.tools.gemm.record import GemmRecord, RecordsError, Terms, append, mend, read
 from kernelwright.tools.gemm.shapes import GemmShape, layouts_of, shapes_of
 from kernelwright.tools.hardware import detect
@@ -49,6 +49,7 @@ class Asked:
     gpus: str = ""
     report: Path | None = None
     export: Path | None = None
+    also: tuple[Path, ...] = ()
     predict: str = ""
 
 
@@ -67,7 +68,8 @@ def gemm(asked: Asked) -> None:
     if asked.report is not None and records:
         _report(asked.report, records)
     if asked.export is not None:
-        _export(asked.export, records)
+        others = [record for path in asked.also for record in _records(path)]
+        _export(asked.export, (*records, *others))
     if interrupted:
         raise Complaint(_go_on(asked), INTERRUPTED)
 
@@ -79,6 +81,7 @@ def _read(asked: Asked) -> tuple[Arithmetic, tuple[GemmShape, ...], tuple[GemmSh
         layouts = layouts_of(asked.layout)
         wanted = shapes_of(asked.shapes, layouts) if asked.shapes else ()
         between = shapes_of(asked.predict, layouts) if asked.predict else ()
+        check_batches(wanted, arithmetic)
     except ValueError as error:
         raise Complaint(str(error)) from None
     if asked.report is not None:
@@ -177,7 +180,7 @@ def _known(asked: Asked, terms: Terms) -> tuple[GemmRecord, ...]:
 def _words(terms: Terms) -> str:
     arithmetic = terms.arithmetic
     return (
-        f"{arithmetic.dtype} summed in {arithmetic.accumulate}, seed {terms.seed}, {terms.device}, "
+        f"{arithmetic.words}, seed {terms.seed}, {terms.device}, "
         f"kernelwright {terms.kernelwright}, torch {terms.torch}, figures {terms.figures}"
     )
 

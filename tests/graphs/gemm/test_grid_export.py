@@ -13,6 +13,7 @@ from torch import nn
 
 from kernelwright.tools.export import ExportRefusedError
 from kernelwright.tools.export.gemm import export_grid
+from kernelwright.tools.gemm.problem import arithmetic_of
 from kernelwright.tools.gemm.record import GemmRecord, append
 from kernelwright.ui.cli.app import run
 from kernelwright.ui.report.grid import grid_page
@@ -43,14 +44,14 @@ def on_device(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[
     called: list[str] = []
 
     def loaded(name: str) -> Callable[..., torch.Tensor]:
-        def kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        def kernel(a: torch.Tensor, b: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
             called.append(name)
-            return a @ b.mT
+            return nn.functional.linear(a, b, *bias)
 
         return kernel
 
     monkeypatch.setattr(
-        package, "_why_not", lambda found, a, b: "" if found["kernel"] else "faster"
+        package, "_why_not", lambda found, given: "" if found["kernel"] else "faster"
     )
     monkeypatch.setattr(package, "_loaded", loaded)
     package.COUNTS.clear()
@@ -105,7 +106,16 @@ def test_all_other_calls_are_the_librarys(
         nn.functional.linear(a, b.mT.contiguous(), bias),
     )
     assert on_device() == []
-    assert package.COUNTS["library: not measured"] == 3
+    assert package.COUNTS["library: not measured"] == 4
+
+
+def test_a_kernels_own_export_guards_its_calls_again(package: ModuleType) -> None:
+    m, n, k = OURS
+    a, weight = half(m, k), half(n, k)
+    kernel = package._loaded(f"mm_{m}x{n}x{k}_nt_fp16")
+    assert torch.equal(kernel(a, weight), a @ weight.mT)  # no device: its reference runs
+    module = sys.modules[f"faster_products.kernels.mm_{m}x{n}x{k}_nt_fp16"]
+    assert module.COUNTS["reference: device of a"] == 1
 
 
 def test_on_another_device_the_library_runs(package: ModuleType) -> None:
@@ -141,6 +151,31 @@ async def test_a_kernel_that_is_slower_one_by_one_waits_for_a_graph(
     (row,) = json.loads((tmp_path / "alone" / "table.json").read_text())["shapes"]
     assert row["queued_only"]
     assert row["kernel"]
+
+
+async def test_layers_with_a_bias_have_kernels_of_their_own(
+    formula: SimpleNamespace,
+    package: ModuleType,
+    on_device: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    terms = formula.terms.model_copy(
+        update={"arithmetic": arithmetic_of("fp16", "fp32", "bias,relu")}
+    )
+    found = await formula.measure(formula.judge(), "64x2048x256", terms=terms)
+    assert export_grid(found, tmp_path / "fused") == 1
+    (row,) = json.loads((tmp_path / "fused" / "table.json").read_text())["shapes"]
+    assert row["epilogue"] == ["bias", "relu"]
+    m, n, k = OURS
+    key = (torch.float16, "nt", ("bias", "relu"), 1, m, n, k)
+    monkeypatch.setitem(package._BY_SHAPE, key, row)
+    x, weight, bias = half(m, k), half(n, k), half(n)
+    package.linear(x, weight, bias, "relu")
+    assert on_device() == ["mm_64x2048x256_nt_fp16_bias_relu"]
+    plain = package.linear(x, weight, bias)
+    assert torch.equal(plain, nn.functional.linear(x, weight, bias))
+    assert len(on_device()) == 1
 
 
 def test_nothing_is_written_over_what_is_no_export(

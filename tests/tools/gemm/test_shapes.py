@@ -73,7 +73,8 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
         (("fp8", "fp32", ""), "fp8 is not offered"),
         (("fp32", "fp32", ""), "fp16 or bf16"),
         (("fp16", "fp16", ""), "sums in fp32"),
-        (("fp16", "fp32", "bias,gelu"), "epilogue bias,gelu is not offered"),
+        (("fp16", "fp32", "relu,bias"), "as in bias,relu, and not 'relu,bias'"),
+        (("fp16", "fp32", "softmax"), "--epilogue is bias, one of relu"),
     ],
 )
 def test_what_cannot_be_had_is_refused_in_a_sentence(

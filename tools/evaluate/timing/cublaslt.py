@@ -5,15 +5,16 @@ runs the first; `cublaslt-autotuned` the one that is fastest here, under the cac
 that candidates are timed with. Asked through nvmath-python's bindings, where they are installed:
 descriptors and the workspace are made once, so that a call allocates its result and launches.
 
-The product is read off the task's graph, so this takes any layout that the library can be told of.
-Not here: what a module does before or after the product, and sums in anything but float32.
+The product is read off the task's graph, so this takes any layout that the library can be told of,
+and after the product what the library can fuse: a bias of a value a column, ReLU, GELU by tanh.
+Not here: anything else before or after the product, and sums in anything but float32.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -111,8 +112,14 @@ class Product:
         right = self._right = _Factor(found.right, found, found.columns, graph.inputs)
         self._handle = _handle()
         self._desc = self._lt.matmul_desc_create(_COMPUTE_32F, _REAL_32F)
-        self._turn("TRANSA", not right.is_across)
-        self._turn("TRANSB", left.is_across)
+        self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+        self._describe("TRANSA", int(not right.is_across), np.int32)
+        self._describe("TRANSB", int(left.is_across), np.int32)
+        after = fused(found)
+        self._bias = graph.inputs.index(after.bias) if after.bias else None
+        self._describe("EPILOGUE", int(self._lt.Epilogue[after.name]), np.uint32)
+        if self._bias is not None:  # some address, so that the heuristic knows its alignment
+            self._describe("BIAS_POINTER", self._workspace.data_ptr(), np.int64)
         m, n, k, batches = found.m, found.n, found.k, found.batches
         self._layouts = (
             self._layout(
@@ -124,7 +131,6 @@ class Product:
             self._layout(n, m, n, batches, m * n),
         )
         self._alpha, self._beta = (np.array([value], np.float32) for value in (1.0, 0.0))
-        self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._dtype = getattr(torch, self._type.value)
 
     def algorithms(self, most: int) -> list[Algorithm]:
@@ -158,6 +164,7 @@ class Product:
         """The product by that algorithm, as something that can be timed."""
         right, left, result_layout = self._layouts
         lt, at, chosen = self._lt, (self._left, self._right), algorithm.ctypes.data
+        bias = self._bias
 
         def multiply(arguments: Sequence[Argument]) -> torch.Tensor:
             one, other = arguments[at[0].number], arguments[at[1].number]
@@ -165,6 +172,10 @@ class Product:
             assert isinstance(other, torch.Tensor)
             made = torch.empty(self._shape, dtype=self._dtype, device=one.device)
             size = one.element_size()
+            if bias is not None:
+                added = arguments[bias]
+                assert isinstance(added, torch.Tensor)
+                self._describe("BIAS_POINTER", added.data_ptr(), np.int64)
             lt.matmul(
                 self._handle, self._desc, self._alpha.ctypes.data,
                 other.data_ptr() + at[1].offset * size, right,
@@ -176,10 +187,11 @@ class Product:
 
         return multiply
 
-    def _turn(self, name: str, turned: bool) -> None:
+    def _describe(self, name: str, value: int, kind: type[np.generic]) -> None:
         attribute = getattr(self._lt.MatmulDescAttribute, name)
-        value = np.array([int(turned)], np.int32)
-        self._set(self._lt.matmul_desc_set_attribute, self._desc, attribute, value)
+        self._set(
+            self._lt.matmul_desc_set_attribute, self._desc, attribute, np.array([value], kind)
+        )
 
     def _layout(self, rows: int, columns: int, leading: int, batches: int, step: int) -> int:
         lt, kind = self._lt, _REAL_TYPES[self._type]
@@ -212,9 +224,43 @@ def the_product(graph: Graph) -> Contraction:
         raise LibraryLacksError("cuBLASLt is asked for single products in fp16 and bf16 alone")
     if found.left.dtype is not found.precision or found.right.dtype is not found.precision:
         raise LibraryLacksError("cuBLASLt is given both factors in the type they are multiplied in")
-    if {stmt.op for stmt in found.epilogue} - {"cast"} or not _lies_by_rows(found):
-        raise LibraryLacksError("cuBLASLt is asked for nothing that follows a product")
+    if not _lies_by_rows(found):
+        raise LibraryLacksError("cuBLASLt is asked for results that lie row after row")
     return found
+
+
+class Fused(NamedTuple):
+    """What the library does to sums before it stores them: its name for it, the bias's input."""
+
+    name: str
+    bias: str
+
+
+# Statements of activations, as they are lowered; whether results are the module's own is seen when
+# the library has run.
+_ACTIVATIONS: dict[tuple[str, ...], str] = {
+    (): "",
+    ("relu",): "RELU",
+    ("mul", "square", "mul", "fma", "mul", "tanh", "add", "mul"): "GELU",
+}
+
+
+def fused(found: Contraction) -> Fused:
+    """What follows a product, in the library's words.
+
+    Raises:
+        LibraryLacksError: The library has no such thing.
+    """
+    ops = tuple(stmt.op for stmt in found.epilogue if stmt.op not in ("load", "const", "cast"))
+    loads = [stmt.access for stmt in found.epilogue if stmt.access is not None]
+    bias = loads[0] if len(loads) == 1 and ops[:1] == ("add",) else None
+    steps = [(one.by, one.step) for one in bias.strides] if bias else []
+    is_bias = steps == [(found.columns[0].name, 1)] and bias is not None and not bias.offset
+    activation = _ACTIVATIONS.get(ops[1:] if is_bias else ops)
+    if activation is None or (loads and not is_bias):
+        raise LibraryLacksError("cuBLASLt has nothing that does what follows this product")
+    names = [name for name in (activation, "BIAS" if is_bias else "") if name]
+    return Fused("_".join(names) or "DEFAULT", bias.buffer if is_bias and bias else "")
 
 
 def _lies_by_rows(found: Contraction) -> bool:
@@ -247,8 +293,7 @@ def fastest(product: Product, median_ms: MedianMs) -> Multiply:
 def _ms(call: Multiply, median_ms: MedianMs, samples: int) -> float:
     try:
         return median_ms(call, samples)
-    except RuntimeError:  # one that the heuristic names may be refused when it is run
-        torch.cuda.synchronize()
+    except Exception:  # one that the heuristic names may be refused when it is run
         return float("inf")
 
 

@@ -396,16 +396,19 @@ class Comparing:
         return tuple(dict.fromkeys(n for n in (*hardest[:1], LIBRARY[-1]) if n in hardest))
 
     def _served(self, call: Timed, name: str) -> ModeTiming | None:
-        self._steps.candidate_runs(
-            f"the candidate is timed in server mode beside {name}", often=True
-        )
-        self._steps.begin(f"server mode against {name}")
         baseline, harness = self._baseline(name), self._task_runtime.harness
         if baseline is None:
             return None
+        words = f"the candidate is timed in server mode beside {name}"
+        self._steps.candidate_runs(words, often=True)
+        self._steps.begin(f"server mode against {name}")
         mine = self._as_graph(call) if harness.on_gpu else None
         calls = name, _answerable(baseline), call
-        found = served(harness, calls, mine, seconds=self._rules.mode_s, noise=self._noise)
+        try:
+            found = served(harness, calls, mine, seconds=self._rules.mode_s, noise=self._noise)
+        except BaselineFailedError as error:
+            self.failed.append(f"its times in server mode beside {name}, which failed: {error}")
+            return None
         return ModeTiming(mode="server", comparison=found)
 
     def _inspected(self, call: Timed | None) -> Timed | None:

@@ -6,6 +6,7 @@ The device's own library is asked in the test marked `gpu`.
 import ctypes
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ import torch
 
 from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.evaluate.timing.cublaslt import LibraryLacksError, Product, is_alike
-from kernelwright.tools.gemm.problem import Arithmetic, task_of
+from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, task_of
 from kernelwright.tools.gemm.shapes import LAYOUTS, GemmShape, Layout
 from kernelwright.tools.types import Task
 
-FP16, ATTRIBUTES = 2, SimpleNamespace(TRANSA=3, TRANSB=4)
+FP16, ATTRIBUTES = 2, SimpleNamespace(TRANSA=3, TRANSB=4, EPILOGUE=7, BIAS_POINTER=8)
+FUSED = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
 
 
 @dataclass
@@ -37,6 +39,7 @@ class FakeLibrary:
     turned: dict[int, int] = field(default_factory=dict)
     named: int = 3
     MatmulDescAttribute = ATTRIBUTES
+    Epilogue = FUSED
     MatrixLayoutAttribute = SimpleNamespace(BATCH_COUNT=5, STRIDED_BATCH_OFFSET=6)
     MatmulPreferenceAttribute = SimpleNamespace(MAX_WORKSPACE_BYTES=1)
 
@@ -48,8 +51,9 @@ class FakeLibrary:
         return 2
 
     def matmul_desc_set_attribute(self, desc: int, name: int, buffer: int, size: int) -> None:
-        assert size == 4
-        self.turned[name] = ctypes.c_int32.from_address(buffer).value
+        assert size == (8 if name == ATTRIBUTES.BIAS_POINTER else 4)
+        kind = ctypes.c_int64 if size == 8 else ctypes.c_int32
+        self.turned[name] = kind.from_address(buffer).value
 
     def matrix_layout_create(self, kind: int, rows: int, columns: int, leading: int) -> int:
         assert kind == FP16
@@ -94,8 +98,19 @@ class FakeLibrary:
         into = self.known[d_of]
         for number, one in enumerate(result):
             assert one.shape == (into.rows, into.columns)
+            one = self._fused(one)
             text = one.T.astype(np.float16).tobytes()  # column after column
             ctypes.memmove(d + 2 * number * into.step, text, len(text))
+
+    def _fused(self, sums: np.ndarray) -> np.ndarray:
+        kind = self.turned[ATTRIBUTES.EPILOGUE]
+        if kind & FUSED["BIAS"]:
+            raw = ctypes.string_at(self.turned[ATTRIBUTES.BIAS_POINTER], 2 * len(sums))
+            sums = sums + np.frombuffer(raw, np.float16).astype(np.float32)[:, None]
+        made = torch.from_numpy(sums)
+        if kind & FUSED["GELU"]:
+            made = torch.nn.functional.gelu(made, approximate="tanh")
+        return (made.relu() if kind & FUSED["RELU"] else made).numpy()
 
     def _read(self, pointer: int, of: int, turn: int) -> np.ndarray:
         """Batch x rows x columns, turned where the descriptor says so."""
@@ -146,6 +161,23 @@ def test_the_library_is_told_the_product_that_the_task_is(
     call = cublaslt.first_choice(Product(task.graph, "cpu"))
     assert is_alike(call(inputs), expected(inputs, layout))
     assert not is_alike(call(inputs), -expected(inputs, layout))
+
+
+@pytest.mark.parametrize("epilogue", ["bias", "relu", "bias,relu", "gelu_tanh", "bias,gelu_tanh"])
+def test_what_the_library_can_fuse_it_is_asked_for(epilogue: str, library: FakeLibrary) -> None:
+    arithmetic = arithmetic_of("fp16", "fp32", epilogue)
+    task = task_of(GemmShape(m=24, n=40, k=16), arithmetic)
+    inputs = drawn(task)
+    namespace: dict[str, Any] = {}
+    exec(task.source, namespace)
+    call = cublaslt.first_choice(Product(task.graph, "cpu"))
+    assert is_alike(call(inputs), namespace["Model"]()(*inputs))
+
+
+def test_what_it_cannot_fuse_is_said(library: FakeLibrary) -> None:
+    task = task_of(GemmShape(m=24, n=40, k=16), arithmetic_of("fp16", "fp32", "bias,gelu"))
+    with pytest.raises(LibraryLacksError, match="what follows this product"):
+        Product(task.graph, "cpu")
 
 
 def test_the_fastest_of_those_named_is_taken(library: FakeLibrary) -> None:
