@@ -63,5 +63,8 @@ async def test_a_product_is_certified_beside_the_library_where_it_was_screened(
         await judge.aclose()
     assert found.verdict is Verdict.CORRECT
     assert len(found.verification.distributions) > 5
+    told = " ".join(found.verification.not_verified)
+    assert "the sanitizer was left out" in told
+    assert "faster than cublaslt, which could not be made here" in told
     assert [one.baseline for one in found.comparisons] == ["eager"]
     assert [(one.mode, one.comparison.baseline) for one in found.modes] == [("server", "eager")]
