@@ -67,6 +67,19 @@ async def gpu_rows() -> AsyncIterator[Row]:
     words = problem or f"watched a kernel: no errors{_aside(finding.outside)}"
     outcome: Outcome = "optional" if problem else "works"
     yield Row(subject="compute-sanitizer", outcome=outcome, words=words, remedy=remedy)
+    yield library_row()
+
+
+def library_row() -> Row:
+    """Whether cuBLASLt can be asked directly, as `gemm` compares with it."""
+    from kernelwright.tools.evaluate.timing.cublaslt import LibraryLacksError, bindings
+
+    try:
+        words = f"answers through nvmath-python: version {bindings().get_version()}"
+    except LibraryLacksError as lacks:
+        remedy = 'pip install "kernelwright[gemm]"'
+        return Row(subject="cuBLASLt", outcome="optional", words=str(lacks), remedy=remedy)
+    return Row(subject="cuBLASLt", outcome="works", words=words)
 
 
 async def architectures_row() -> Row:

@@ -1,8 +1,10 @@
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from kernelwright.tools.evaluate.sandbox import bytecode, filling
+from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.types import HostCounters, Missing, Profile
 from kernelwright.ui import doctor
 from kernelwright.ui.doctor import (
@@ -14,6 +16,7 @@ from kernelwright.ui.doctor import (
     examine,
     exit_status,
     gpu_rows,
+    library_row,
 )
 from kernelwright.ui.model_choice import Choice
 
@@ -54,6 +57,17 @@ async def test_a_kernel_on_the_device_is_run_and_watched():
     assert found["CUPTI"].words.startswith("recorded probe")
     counted = found["Nsight Compute"]
     assert counted.words.startswith("counted probe") or counted.remedy
+
+
+def test_a_binding_that_is_missing_is_optional(monkeypatch):
+    monkeypatch.setattr(cublaslt, "import_module", lambda name: 1 / 0)
+    row = library_row()
+    assert (row.subject, row.outcome) == ("cuBLASLt", "optional")
+    assert 'install the extra "gemm"' in row.words
+    monkeypatch.setattr(cublaslt, "bindings", lambda: SimpleNamespace(get_version=lambda: 130100))
+    assert library_row() == Row(
+        subject="cuBLASLt", outcome="works", words="answers through nvmath-python: version 130100"
+    )
 
 
 async def test_a_device_that_breaks_is_a_row(unprobed, monkeypatch):
