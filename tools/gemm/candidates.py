@@ -23,6 +23,11 @@ _TILES_OF_FIRST, _TILES_OF_OTHERS = 3, 2
 # A family this much slower by the cost model is not looked at; of short products it tells less.
 _FAR_BEHIND, _SHORT_MS = 1.5, 0.004
 TILE = "TILE"
+# Settings in the order in which changing one was seen to matter, of halves and of float32
+# (benchmarks/results/h200/products.jsonl); those that are not named come last.
+_WEIGHTY = (
+    "SPLIT", "SPLITS", "CLUSTER", TILE, "WARPS", "DEPTH", "GROUP", "LATE", "STAGES", "THREADS",
+)  # fmt: skip
 
 
 class Proposal(Value):
@@ -94,13 +99,14 @@ class ProductKernels:
         strategy = next(one for one in self.strategies if one.name == fastest.strategy)
         _, source = self._base(strategy)
         base = {one.name: one.value for one in fastest.settings}
+        tunables = sorted(source.tunables, key=lambda one: _weight(_bare(one.name)))
         queues = [
             [
                 base | {_bare(one.name): value}
                 for value in one.values
                 if value != base[_bare(one.name)]
             ]
-            for one in source.tunables
+            for one in tunables
         ]
         for turn in range(max(map(len, queues), default=0)):
             for queue in queues:
@@ -140,6 +146,10 @@ class ProductKernels:
             base = new_candidate("cuda", text.kernel, text.plan)
             self._bases[strategy.name] = base, parse_kernel(text.kernel, "cuda")
         return self._bases[strategy.name]
+
+
+def _weight(name: str) -> int:
+    return _WEIGHTY.index(name) if name in _WEIGHTY else len(_WEIGHTY)
 
 
 def _bare(name: str) -> str:
