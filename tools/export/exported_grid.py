@@ -9,7 +9,8 @@ table.json has every shape that was measured, with its times, intervals and what
 kernels/, or the library, which keeps the shapes that it wins, ties, and all shapes that were not
 measured. A kernel whose single calls on an idle device are slower than the library's (the host's
 time to issue one decides there) runs where a CUDA graph is captured; set `ALWAYS = True` where
-calls are queued and the host is ahead anyway. Where autograd records, the library runs.
+calls are queued and the host is ahead anyway. Where autograd records, and inside torch.compile, the
+library runs.
 
 It is independent of what made it: it needs torch and what kernels/*/README.md name.
 """
@@ -17,6 +18,7 @@ It is independent of what made it: it needs torch and what kernels/*/README.md n
 import collections
 import importlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,8 @@ ACTIVATIONS: dict[str, _Call] = {
     "gelu_tanh": lambda y: F.gelu(y, approximate="tanh"),
 }
 _LOADED: dict[str, Any] = {}
+_BUILT: set[tuple[str, int]] = set()
+_SINGLE = "single calls"
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -158,11 +162,17 @@ def _lies(matrix: torch.Tensor) -> str:
 
 def _kernel(given: tuple[torch.Tensor, ...], key: tuple[object, ...]) -> _Call | None:
     """The kernel for such a call; None where the library runs, which is counted."""
+    if torch.compiler.is_compiling():
+        return None
     found = _BY_SHAPE.get((given[0].dtype, *key))
-    if found is not None and not (why := _why_not(found, given)):
+    why = _why_not(found, given) if found is not None else "not measured"
+    if found is not None and why in ("", _SINGLE):
+        # What waits for a graph is built now: nothing can be while one is captured.
+        _build(found["kernel"], given[0].get_device())
+    if found is not None and not why:
         COUNTS["kernel"] += 1
         return _loaded(found["kernel"])
-    COUNTS[f"library: {why if found is not None else 'not measured'}"] += 1
+    COUNTS[f"library: {why}"] += 1
     return None
 
 
@@ -179,9 +189,17 @@ def _why_not(found: dict[str, Any], given: tuple[torch.Tensor, ...]) -> str:
         return "device"
     if torch.is_grad_enabled() and any(one.requires_grad for one in given):
         return "gradient"
-    if found["queued_only"] and not ALWAYS and not torch.cuda.is_current_stream_capturing():
-        return "single calls"
-    return ""
+    if torch.cuda.is_current_stream_capturing():
+        ready = (found["kernel"], first.get_device()) in _BUILT
+        return "" if ready else "not called before the capture"
+    return _SINGLE if found["queued_only"] and not ALWAYS else ""
+
+
+def _build(name: str, index: int) -> None:
+    """Have a kernel ready on a device."""
+    if (name, index) not in _BUILT:
+        _BUILT.add((name, index))
+        sys.modules[type(_loaded(name)).__module__].kernels_for(index)
 
 
 def _loaded(name: str) -> _Call:

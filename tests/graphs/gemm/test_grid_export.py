@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -54,6 +55,7 @@ def on_device(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[
         package, "_why_not", lambda found, given: "" if found["kernel"] else "faster"
     )
     monkeypatch.setattr(package, "_loaded", loaded)
+    monkeypatch.setattr(package, "_build", lambda name, index: None)
     package.COUNTS.clear()
     return lambda: called
 
@@ -126,6 +128,16 @@ def test_on_another_device_the_library_runs(package: ModuleType) -> None:
     assert package.COUNTS == {"library: device": 1}
 
 
+def test_inside_a_compiled_graph_the_library_runs(
+    package: ModuleType, on_device: Callable[[], list[str]]
+) -> None:
+    m, n, k = OURS
+    layer = torch.compile(package.Linear(k, n, bias=False).half(), backend="eager", fullgraph=True)
+    x = half(m, k)
+    assert torch.equal(layer(x), nn.functional.linear(x, layer.weight))
+    assert on_device() == []
+
+
 def test_patching_swaps_layers_without_bias_and_can_be_undone(
     package: ModuleType, on_device: Callable[[], list[str]]
 ) -> None:
@@ -176,6 +188,50 @@ async def test_layers_with_a_bias_have_kernels_of_their_own(
     plain = package.linear(x, weight, bias)
     assert torch.equal(plain, nn.functional.linear(x, weight, bias))
     assert len(on_device()) == 1
+
+
+def test_what_waits_for_a_graph_is_built_before_one_is_captured(
+    package: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capturing, built = False, list[str]()
+
+    def kernels_for(index: int) -> None:
+        built.append(f"kernel on {index}")
+
+    class Kernel:
+        """Stands for an export's model, whose module builds its kernels."""
+
+    monkeypatch.setitem(sys.modules, Kernel.__module__, SimpleNamespace(kernels_for=kernels_for))
+    monkeypatch.setattr(package, "_loaded", lambda name: Kernel())
+    monkeypatch.setattr(package, "_BUILT", set())
+    monkeypatch.setattr(package, "COUNTS", Counter())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    (row,) = [one for one in package.TABLE if (one["m"], one["n"], one["k"]) == OURS]
+    monkeypatch.setitem(row, "queued_only", True)
+    tensor = SimpleNamespace(
+        dtype=torch.float16, is_cuda=True, device="cuda:1", requires_grad=False,
+        get_device=lambda: 1,
+    )  # fmt: skip
+    m, n, k = OURS
+
+    def asked() -> bool:
+        return package._kernel((tensor, tensor), ("nt", (), 1, m, n, k)) is not None
+
+    capturing = True
+    assert not asked()  # building it now would spoil the capture
+    capturing = False
+    assert not asked()
+    assert built == ["kernel on 1"]
+    capturing = True
+    assert asked()
+    assert package.COUNTS == {
+        "library: not called before the capture": 1, "library: single calls": 1, "kernel": 1,
+    }  # fmt: skip
+    capturing = False
+    monkeypatch.setattr(package, "ALWAYS", True)
+    assert asked()
+    assert built == ["kernel on 1"]
 
 
 def test_nothing_is_written_over_what_is_no_export(
