@@ -83,16 +83,7 @@ def _cell(
     row, column = rows.index(record.shape.m), columns.index(record.shape.n)
     ours = is_ours(record)
     if what == "strategy":
-        kernel = record.best.strategy if record.best and ours else ""
-        tile = (
-            next((s.value for s in record.best.settings if s.name == "TILE"), 0)
-            if record.best
-            else 0
-        )
-        words = f"{tile // 1000}x{tile % 1000}" if kernel and tile else "library"
-        step = names.index(kernel) if kernel else -1
-        title = record.best.words if record.best and ours else "the library keeps it"
-        return Cell(row, column, words, step, ours, f"{record.shape.name}: {title}")
+        return _running(record, row, column, names)
     mode: Mode = what
     found = compared(record, baseline, mode)
     if found is None:
@@ -103,6 +94,17 @@ def _cell(
     return Cell(
         row, column, f"{found.ratio:.2f}", step, ours, f"{record.shape.name}: {title}, {runs}"
     )
+
+
+def _running(record: GemmRecord, row: int, column: int, names: Sequence[str]) -> Cell:
+    """What the dispatch runs: a kernel by its tile, where it has one, or the library."""
+    best = record.best if is_ours(record) else None
+    if best is None:
+        return Cell(row, column, "library", -1, False, f"{record.shape.name}: the library keeps it")
+    tile = next((one.value for one in best.settings if one.name == "TILE"), 0)
+    words = f"{tile // 1000}x{tile % 1000}" if tile else best.strategy
+    title = f"{record.shape.name}: {best.words}"
+    return Cell(row, column, words, names.index(best.strategy), True, title)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ class ProductKernels:
     def __init__(self, graph: Graph, hardware: Hardware) -> None:
         self._program: Program = lower(graph, products=True)
         self._hardware, self._emitter = hardware, CudaEmitter()
-        self._loop: Loop | None = next(iter(self._program.loops), None)
+        loops = self._program.loops
+        self._loop: Loop | None = loops[0] if len(loops) == 1 else None
         self._bases: dict[str, tuple[Candidate, KernelSource]] = {}
 
     @cached_property
@@ -90,8 +91,9 @@ class ProductKernels:
         ]
         for place, strategy in enumerate(self.strategies):
             count = _TILES_OF_OTHERS if place else _TILES_OF_FIRST
-            tiles = self.tiles(strategy)[:count]
-            found += [self.proposal(strategy, {TILE: tile}) for tile in tiles]
+            # A matrix times a vector has no tiles: its settings are as they come.
+            wanted = [{TILE: tile} for tile in self.tiles(strategy)[:count]] or [{}]
+            found += [self.proposal(strategy, one) for one in wanted]
         return list(_each_once(one for one in found if one is not None))
 
     def around(self, fastest: Proposal) -> Iterator[Proposal]:

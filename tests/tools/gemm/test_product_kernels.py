@@ -34,6 +34,14 @@ def test_short_products_are_tried_by_several_families() -> None:
     assert {"mma_tiles", "wgmma_maps"} <= {one.strategy for one in kernels(256, 256, 256).first()}
 
 
+def test_a_matrix_times_a_vector_is_tried_without_tiles() -> None:
+    vector = kernels(1, 64, 64)
+    first = vector.first()
+    assert first
+    assert vector.tiles(vector.strategies[0]) == ()
+    assert next(iter(vector.around(first[0])))
+
+
 def test_what_won_near_shapes_is_tried_before(large: ProductKernels) -> None:
     won = [Setting(name="TILE", value=64256), Setting(name="STAGES", value=3)]
     first = large.first([("wgmma_maps", won), ("no_such_way", won)])
