@@ -15,6 +15,7 @@ import typer
 from kernelwright.tools.evaluate.executors.registry import DEFAULT
 from kernelwright.ui.cli.data.commands import app as data_app
 from kernelwright.ui.cli.gemm import app as gemm_app
+from kernelwright.ui.cli.learn.commands import app as learn_app
 from kernelwright.ui.cli.options import (
     Allow,
     BaseUrl,
@@ -272,6 +273,7 @@ def selftest(
 
 app.add_typer(data_app)
 app.add_typer(gemm_app)
+app.add_typer(learn_app, name="learn")
 
 
 @app.command()

@@ -1,0 +1,1 @@
+"""Judged answers as values, where they come from, and the rows that training takes."""

@@ -1,0 +1,1 @@
+"""`kernelwright learn`: data out of runs, evaluation, training, serving."""

@@ -1,0 +1,60 @@
+"""The judge of the commands that learn: any executor here, asked briefly and often."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice, Order
+from kernelwright.tools.evaluate.executors.registry import executor_kind
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.languages import default_language
+from kernelwright.tools.learning.judging import Judge, Known
+from kernelwright.ui.complaints import Complaint
+
+# Thousands of answers are timed, each for as long as tells a half from a whole; and files are not
+# read here whose torch.compile could be built ahead.
+RULES = Rules(screen_s=0.05, compile_ahead=False)
+ResultT = TypeVar("ResultT")
+
+
+class Seat:
+    """A judge with the device it judges on.
+
+    Args:
+        judge: The judge.
+        device: The device's name.
+    """
+
+    def __init__(self, judge: Judge, device: str) -> None:
+        self.judge, self.device = judge, device
+
+
+@asynccontextmanager
+async def judging(name: str, target: str, known: Path | None, seed: int = 0) -> AsyncIterator[Seat]:
+    """A judge over the executor of that name, ended afterwards.
+
+    Raises:
+        Complaint: There is no executor of that name.
+        EnvironmentLacksError: There is no such device, or the executor's is elsewhere.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
+        try:
+            kind = executor_kind(name)
+            order = Order(ExecutorChoice(name=name), target, Path(scratch), seed, RULES)
+        except ValueError as error:
+            raise Complaint(str(error)) from None
+        executor = kind.make(order)
+        try:
+            hardware = await executor.hardware()
+            language = default_language(hardware.kind).spec.name
+            yield Seat(Judge(executor, language, Known(known)), hardware.name)
+        finally:
+            await executor.aclose()
+
+
+def done(work: Coroutine[object, object, ResultT]) -> ResultT:
+    """The result of what is asynchronous, for a command that is not."""
+    return asyncio.run(work)
