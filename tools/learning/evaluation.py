@@ -7,6 +7,7 @@ bootstrap), so they say how another choice of tasks of these families would have
 nothing of other families. Two evaluations over the same tasks are compared task by task.
 """
 
+import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -187,7 +188,7 @@ def asked(problem: Problem, language: LanguageName) -> Question:
     return question(problem.task, names, language)
 
 
-def sampled(
+async def sampled(
     problems: Sequence[Problem],
     answerer: Answerer,
     judge: Judge,
@@ -206,7 +207,7 @@ def sampled(
     left = [one for one in problems if len(known.get(one.key, ())) < count]
     for first in range(0, len(left), batch):
         some = left[first : first + batch]
-        found = answerer.answers(some, count, seed + first)
+        found = await asyncio.to_thread(answerer.answers, some, count, seed + first)
         for problem, answers in zip(some, found, strict=True):
             known[problem.key] = tuple(answers)
             judge.foresee(problem.task, answers)

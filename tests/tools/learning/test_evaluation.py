@@ -77,7 +77,7 @@ async def test_samples_are_judged_and_not_drawn_twice(
     judge = Judge(reading, "cuda")
     who = Scripted([CODE.format(ms=2), CODE.format(ms=8), "nothing"])
     for _ in range(2):
-        answers = sampled([problem], who, judge, tmp_path, count=3, seed=0, batch=4)
+        answers = await sampled([problem], who, judge, tmp_path, count=3, seed=0, batch=4)
     assert who.asked == 1
     (found,) = await results([problem], answers, judge, eager_only=True)
     assert (found.samples, found.correct, found.fast) == (3, 2, 1)

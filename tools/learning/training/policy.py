@@ -40,9 +40,10 @@ def need_extra() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         import peft  # noqa: F401
-        import transformers  # noqa: F401
+        import transformers
     except ImportError:
         raise EnvironmentLacksError(MISSING) from None
+    transformers.utils.logging.disable_progress_bar()
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,12 @@ class Policy:
 
         ids, mask = self.padded(prompts, left=True)
         replies, kept = self.padded(answers, left=False)
-        longest = replies.shape[1]
+        real = torch.cat([mask, kept], 1)
         out = self.model(
             input_ids=torch.cat([ids, replies], 1),
-            attention_mask=torch.cat([mask, kept], 1),
-            logits_to_keep=longest + 1,
+            attention_mask=real,
+            position_ids=(real.cumsum(1) - 1).clamp(min=0),
+            logits_to_keep=replies.shape[1] + 1,
         )
         logits = out.logits[:, :-1].float() / temperature
         chosen = logits.gather(2, replies[:, :, None]).squeeze(2)

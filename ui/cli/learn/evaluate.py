@@ -129,7 +129,7 @@ async def _evaluated(
     async with judging(options.executor, options.target, verdicts, options.seed) as seat:
         answerer = answerer_of(options, seat.judge.language)
         remarks().print(f"asking {answerer.name}", style="dim", markup=False)
-        answers = sampled(
+        answers = await sampled(
             problems,
             answerer,
             seat.judge,

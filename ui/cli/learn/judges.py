@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice, Order
 from kernelwright.tools.evaluate.executors.registry import executor_kind
 from kernelwright.tools.evaluate.rules import Rules
@@ -25,11 +26,12 @@ class Seat:
 
     Args:
         judge: The judge.
+        executor: Who compiles, verifies and times for it.
         device: The device's name.
     """
 
-    def __init__(self, judge: Judge, device: str) -> None:
-        self.judge, self.device = judge, device
+    def __init__(self, judge: Judge, executor: Executor, device: str) -> None:
+        self.judge, self.executor, self.device = judge, executor, device
 
 
 @asynccontextmanager
@@ -50,7 +52,7 @@ async def judging(name: str, target: str, known: Path | None, seed: int = 0) -> 
         try:
             hardware = await executor.hardware()
             language = default_language(hardware.kind).spec.name
-            yield Seat(Judge(executor, language, Known(known)), hardware.name)
+            yield Seat(Judge(executor, language, Known(known)), executor, hardware.name)
         finally:
             await executor.aclose()
 
