@@ -20,7 +20,7 @@ from kernelwright.tools.learning.contract.launches import interface
 from kernelwright.tools.learning.contract.prompts import Question, question
 from kernelwright.tools.learning.data.records import Problem, read_lines, write_lines
 from kernelwright.tools.learning.judging import Judge, Worth
-from kernelwright.tools.types import LanguageName, Refusal, Value
+from kernelwright.tools.types import LanguageName, Value
 
 _DRAWS = 4000
 SAMPLES, RESULTS, REPORT = "samples.jsonl", "results.jsonl", "report.json"
@@ -222,13 +222,10 @@ async def results(
     *,
     eager_only: bool,
 ) -> list[Result]:
-    """Every problem's samples judged; a problem that PyTorch itself cannot run is left out."""
+    """Every problem's samples judged; PyTorch is timed only where one of them is right."""
     found = []
     for problem in problems:
-        if problem.baselines is not None:
-            judge.remember(problem.task, problem.baselines)
-        measured = await judge.baselines(problem.task, eager_only=eager_only)
-        if not isinstance(measured, Refusal):
-            worth = await judge.judged(problem.task, answers[problem.key])
-            found.append(result_of(problem, worth))
+        texts = answers[problem.key]
+        worth = await judge.judged(problem.task, texts, eager_only=eager_only)
+        found.append(result_of(problem, worth))
     return found

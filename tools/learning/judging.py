@@ -7,9 +7,8 @@ that is killed judges nothing twice. While one batch of answers is judged, the n
 `foresee` begins with that.
 """
 
-import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -95,13 +94,20 @@ class Judge:
         executor: Who compiles, verifies and times; not one whose device is elsewhere.
         language: What answers are written in.
         known: Where verdicts are kept.
+        baselines: Where the times of baselines are kept, which several runs may share.
+        device: What it judges on; what is kept is of that device alone.
 
     Raises:
         EnvironmentLacksError: The executor's device is somewhere else.
     """
 
     def __init__(
-        self, executor: Executor, language: LanguageName, known: Known | None = None
+        self,
+        executor: Executor,
+        language: LanguageName,
+        known: Known | None = None,
+        baselines: Known | None = None,
+        device: str = "",
     ) -> None:
         if executor.capabilities.remote:
             raise EnvironmentLacksError(
@@ -109,27 +115,13 @@ class Judge:
                 "is elsewhere cannot; run it where the device is"
             )
         self._executor, self._language = executor, language
-        self._known = known or Known(None)
-        self._baselines: dict[str, Baselines] = {}
+        self._known, self._device = known or Known(None), device
+        self._baselines = baselines or Known(None)
 
     @property
     def language(self) -> LanguageName:
         """What answers are written in."""
         return self._language
-
-    def remember(self, task: Task, baselines: Baselines) -> None:
-        """Take a task's baselines as measured."""
-        self._baselines[task.digest] = baselines
-        self._executor.remember(task, baselines)
-
-    async def baselines(self, task: Task, *, eager_only: bool) -> Baselines | Refusal:
-        """What PyTorch itself does with a task, measured once."""
-        if task.digest not in self._baselines:
-            measured = await self._executor.baselines(task, eager_only=eager_only)
-            if isinstance(measured, Refusal):
-                return measured
-            self._baselines[task.digest] = measured
-        return self._baselines[task.digest]
 
     def foresee(self, task: Task, answers: Sequence[str]) -> None:
         """Begin to compile what will be judged soon."""
@@ -142,10 +134,30 @@ class Judge:
         ]
         self._executor.foresee(new)
 
-    async def judged(self, task: Task, answers: Sequence[str]) -> list[Worth]:
-        """What every answer is worth, in order; equal answers are judged once."""
-        await self.baselines(task, eager_only=True)
-        return [await self._one(task, answer) for answer in answers]
+    async def judged(
+        self, task: Task, answers: Sequence[str], *, eager_only: bool = True
+    ) -> list[Worth]:
+        """What every answer is worth, in order; equal answers are judged once.
+
+        Args:
+            task: What they are for.
+            answers: As they were written.
+            eager_only: Whether eager alone is the baseline; it is measured once something is right.
+        """
+        found = [await self._one(task, answer) for answer in answers]
+        if not any(worth.is_correct for worth in found):
+            return found
+        baseline_ms = await self._baseline_ms(task, eager_only=eager_only)
+        return [worth.model_copy(update={"baseline_ms": baseline_ms}) for worth in found]
+
+    async def _baseline_ms(self, task: Task, *, eager_only: bool) -> float | None:
+        """The fastest baseline of this session; None where PyTorch itself runs none."""
+        key = self._key(task, f"baseline {eager_only}")
+        known = self._baselines.get(key)
+        if known is None:
+            known = _fastest(await self._executor.baselines(task, eager_only=eager_only))
+            self._baselines.keep(key, known)
+        return known.baseline_ms
 
     async def _one(self, task: Task, answer: str) -> Worth:
         key = self._key(task, answer)
@@ -153,7 +165,7 @@ class Judge:
         if worth is None:
             worth = await self._worth(task, answer)
             self._known.keep(key, worth)
-        return self._beside(task, worth)
+        return worth
 
     async def _worth(self, task: Task, answer: str) -> Worth:
         names = interface(task)
@@ -178,26 +190,15 @@ class Judge:
         except (ContractError, ValueError, RecursionError) as error:
             return Worth(verdict=Verdict.INVALID_PLAN, reason=str(error)[:_LOG_CHARACTERS])
 
-    def _beside(self, task: Task, worth: Worth) -> Worth:
-        """A verdict with the best baseline of this session beside it."""
-        known = self._baselines.get(task.digest)
-        try:
-            best = known.best.measurement if known is not None else None
-        except LookupError:
-            best = None
-        return worth.model_copy(update={"baseline_ms": best.median_ms if best else None})
-
     def _key(self, task: Task, answer: str) -> str:
-        text = f"{task.digest}\x1f{self._language}\x1f{answer}"
+        text = "\x1f".join((task.digest, self._language, self._device, answer))
         return sha256(text.encode()).hexdigest()[:32]
 
 
-async def all_judged(
-    judge: Judge, tasks: Mapping[str, Task], answers: Mapping[str, Sequence[str]]
-) -> dict[str, list[Worth]]:
-    """Answers of several tasks, one task after the other as they share a device."""
-    found: dict[str, list[Worth]] = {}
-    for name, given in answers.items():
-        found[name] = await judge.judged(tasks[name], given)
-        await asyncio.sleep(0)
-    return found
+def _fastest(baselines: Baselines | Refusal) -> Worth:
+    """The fastest of them, as it is kept; without a time where PyTorch itself runs none."""
+    try:
+        best = None if isinstance(baselines, Refusal) else baselines.best.measurement
+    except LookupError:
+        best = None
+    return Worth(verdict=Verdict.CORRECT, baseline_ms=best.median_ms if best else None)

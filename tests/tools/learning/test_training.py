@@ -22,6 +22,7 @@ from kernelwright.tools.learning.training.policy import (
     ModelAnswerer,
     Policy,
     Sampling,
+    UnusableModelError,
     load_policy,
 )
 from kernelwright.tools.learning.training.rl import Pool, Reinforcement, RlSettings, RlStep
@@ -31,7 +32,7 @@ from kernelwright.tools.learning.training.sft import (
     examples,
     fine_tune,
 )
-from kernelwright.tools.types import EnvironmentLacksError, Task, Verdict
+from kernelwright.tools.types import Task, Verdict
 
 WITHOUT = [name for name in ("peft", "transformers") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -109,9 +110,9 @@ def test_a_turn_ends_as_the_template_says(tiny: Path, asked: Question) -> None:
     assert policy.tokenizer.convert_ids_to_tokens(policy.end) == "<|im_end|>"
     assert policy.tokenizer.eos_token == "<|endoftext|>"
     assert len(policy.prompt(asked)) < 700
-    with pytest.raises(EnvironmentLacksError, match="there is no model"):
+    with pytest.raises(UnusableModelError, match="there is no model"):
         load_policy(tiny / "none")
-    with pytest.raises(EnvironmentLacksError, match="there is no adapter"):
+    with pytest.raises(UnusableModelError, match="there is no adapter"):
         load_policy(tiny, tiny)
 
 
@@ -189,7 +190,9 @@ def test_a_run_that_was_killed_goes_on_as_if_it_was_not(
 class SignCounting(Judge):
     """Takes an answer for the faster, the more of it are brackets and semicolons."""
 
-    async def judged(self, task: Task, answers: Sequence[str]) -> list[Worth]:
+    async def judged(
+        self, task: Task, answers: Sequence[str], *, eager_only: bool = True
+    ) -> list[Worth]:
         shares = [sum(sign in "{}();" for sign in text) / max(1, len(text)) for text in answers]
         return [
             Worth(verdict=Verdict.CORRECT, median_ms=1.0, baseline_ms=0.5 + 3.5 * share)

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from kernelwright.tools.learning.contract.prompts import Contract, Question, Turn, size_of, tokens
-from kernelwright.tools.types import Baselines, LanguageName, Task, Value, Verdict
+from kernelwright.tools.types import LanguageName, Task, Value, Verdict
 
 ValueT = TypeVar("ValueT", bound=Value)
 
@@ -82,13 +82,12 @@ class Attempt(Value):
 
 
 class Problem(Value):
-    """A task of a data set, to be sampled and judged; `baselines` where they were measured."""
+    """A task of a data set, to be sampled and judged."""
 
     name: str
     key: str
     family: str
     task: Task
-    baselines: Baselines | None = None
 
 
 class Row(Value):

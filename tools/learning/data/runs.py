@@ -77,7 +77,6 @@ def _of_run(folder: Path) -> tuple[list[Attempt], Problem]:
         key=key.exact,
         family=family_of(record.task),
         task=record.task,
-        baselines=record.baselines,
     )
     return attempts, problem
 

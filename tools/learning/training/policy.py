@@ -9,6 +9,7 @@ models often name another token.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,10 @@ MISSING = (
 _MARK = "what-was-said"
 
 
+class UnusableModelError(ValueError):
+    """A folder or file holds no model, or none that can be asked; the message says why."""
+
+
 def need_extra() -> None:
     """Import what training needs, or say how to get it.
 
@@ -44,6 +49,8 @@ def need_extra() -> None:
     except ImportError:
         raise EnvironmentLacksError(MISSING) from None
     transformers.utils.logging.disable_progress_bar()
+    # PEFT asks transformers for it by its old name.
+    warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
 
 
 @dataclass(frozen=True)
@@ -195,13 +202,13 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int:
     """The token that ends an assistant's turn in the tokenizer's own chat template.
 
     Raises:
-        EnvironmentLacksError: The tokenizer has no chat template.
+        UnusableModelError: The tokenizer has no chat template.
     """
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
     try:
         text = str(tokenizer.apply_chat_template(turns, tokenize=False))
     except ValueError:
-        raise EnvironmentLacksError(
+        raise UnusableModelError(
             "the model's tokenizer has no chat template, so it cannot be asked; take a model that "
             "was trained to answer"
         ) from None
@@ -223,7 +230,8 @@ def load_policy(path: Path, adapter: Path | None = None, *, trains: bool = False
         trains: Whether the adapter's weights will be trained on.
 
     Raises:
-        EnvironmentLacksError: The extra is missing, or there is no model in the folder.
+        EnvironmentLacksError: The extra is missing.
+        UnusableModelError: There is no model in the folder, or no adapter in the other.
     """
     need_extra()
     import torch
@@ -231,7 +239,7 @@ def load_policy(path: Path, adapter: Path | None = None, *, trains: bool = False
 
     on_gpu = torch.cuda.is_available()
     if not (path / "config.json").is_file():
-        raise EnvironmentLacksError(
+        raise UnusableModelError(
             f"there is no model in {path}; give a folder that holds config.json, or unpack a .gguf "
             "file first: kernelwright learn unpack FILE --out FOLDER"
         )
@@ -243,7 +251,7 @@ def load_policy(path: Path, adapter: Path | None = None, *, trains: bool = False
         from peft import PeftModel
 
         if not (adapter / "adapter_config.json").is_file():
-            raise EnvironmentLacksError(f"there is no adapter in {adapter}")
+            raise UnusableModelError(f"there is no adapter in {adapter}")
         model = PeftModel.from_pretrained(model, adapter, is_trainable=trains)
     name = path.name if adapter is None else f"{path.name} with {adapter.name}"
     return Policy(model, tokenizer, name)

@@ -56,6 +56,7 @@ class RlSettings(Value):
         rate: The highest learning rate.
         contrast: The share of prompts that show verified answers, where there are any.
         shown: Tokens at most of a prompt that shows some.
+        eager_only: Whether speed is told beside eager alone, or beside torch.compile as well.
         save_every: Steps between checkpoints.
         seed: Of tasks, exemplars and sampling.
     """
@@ -73,6 +74,7 @@ class RlSettings(Value):
     rate: float = 3e-5
     contrast: float = 0.5
     shown: int = 2400
+    eager_only: bool = True
     save_every: int = 1
     seed: int = 0
 
@@ -234,9 +236,10 @@ class Reinforcement:
     ) -> Rollout:
         worth: list[Worth] = []
         for problem, group in zip(problems, groups, strict=True):
-            if problem.baselines is not None:
-                self._judge.remember(problem.task, problem.baselines)
-            worth += await self._judge.judged(problem.task, [sample.text for sample in group])
+            texts = [sample.text for sample in group]
+            worth += await self._judge.judged(
+                problem.task, texts, eager_only=self._settings.eager_only
+            )
         samples = tuple(sample for group in groups for sample in group)
         return Rollout(tuple(problems), tuple(questions), samples, tuple(worth))
 

@@ -7,9 +7,16 @@ holds it twice, and names the token that ends a turn.
 
 from __future__ import annotations
 
+import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
-from kernelwright.tools.learning.training.policy import Policy, end_of_turn, need_extra
+from kernelwright.tools.learning.training.policy import (
+    Policy,
+    UnusableModelError,
+    end_of_turn,
+    need_extra,
+)
 from kernelwright.tools.types import EnvironmentLacksError
 
 _QUANTIZED = ("quantization_method", "_is_quantized")
@@ -21,17 +28,23 @@ def unpack(file: Path, folder: Path) -> Policy:
     """A GGUF file as a model's folder, in bfloat16.
 
     Raises:
-        EnvironmentLacksError: The extra is missing, or there is no such file.
+        EnvironmentLacksError: The extra is missing.
+        UnusableModelError: There is no such file, or it is no model that transformers reads.
     """
     need_extra()
+    if find_spec("gguf") is None:
+        raise EnvironmentLacksError(f"{file.name} needs gguf: pip install 'kernelwright[learn]'")
     if not file.is_file():
-        raise EnvironmentLacksError(f"there is no file {file}")
+        raise UnusableModelError(f"there is no file {file}")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     given = {"gguf_file": file.name, "local_files_only": True}
-    tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
-    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.bfloat16, **given)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
+        model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.bfloat16, **given)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise UnusableModelError(f"{file} is no model that transformers reads: {error}") from error
     model.hf_quantizer, model.is_quantized = None, False
     for name in _QUANTIZED:
         if name in vars(model):
@@ -40,7 +53,8 @@ def unpack(file: Path, folder: Path) -> Policy:
         del model.config.quantization_config
     inward, outward = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     if inward.shape == outward.shape:
-        apart = (inward.float() - outward.float()).norm() / inward.float().norm()
+        given_in = inward.detach().float()
+        apart = (given_in - outward.detach().float()).norm() / given_in.norm()
         if float(apart) < _ROUNDED_APART:
             model.config.tie_word_embeddings = True
             model.tie_weights()
@@ -54,7 +68,7 @@ def unpack(file: Path, folder: Path) -> Policy:
 
 def ways_to_serve(folder: Path) -> tuple[tuple[str, str], ...]:
     """Who serves a merged model, and by which command."""
-    at = folder.absolute()
+    at = shlex.quote(str(folder.absolute()))
     return (
         ("transformers", f"transformers serve {at} --host 127.0.0.1 --port 8123"),
         ("vLLM", f"vllm serve {at} --host 127.0.0.1 --port 8123"),

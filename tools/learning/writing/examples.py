@@ -8,7 +8,9 @@ Modules are of our own making, so they are traced in this process.
 
 import random
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 from kernelwright.tools.learning.contract.launches import Interface, interface
 from kernelwright.tools.learning.contract.prompts import (
@@ -27,6 +29,8 @@ from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import Refusal, TracePolicy, Value
 
 ANSWERS = 3
+# Modules whose answers are compiled while an earlier one's are judged.
+_AHEAD = 8
 # Where our modules are said to lie. It holds nothing: the folder of a task's file is searched for
 # what it imports, and these import torch alone.
 NOWHERE = "/kernelwright-written"
@@ -64,25 +68,46 @@ async def written(
         seed: Of the choice of ways and breaks.
         breaks: Whether right answers are broken and judged again.
     """
-    for module in modules:
-        problem = problem_of(module)
-        if problem is None:
-            continue
-        made = await _attempts(problem, judge, device, seed, breaks=breaks)
-        if any(one.speedup is not None for one in made):
-            yield Written(problem=problem, attempts=tuple(made))
+    waiting: deque[_Begun] = deque()
+    for module in (*modules, *[None] * _AHEAD):
+        begun = None if module is None else _begun(module, judge, seed)
+        if begun is not None:
+            waiting.append(begun)
+        if waiting and (module is None or len(waiting) > _AHEAD):
+            one = waiting.popleft()
+            made = await _attempts(one, judge, device, seed, breaks=breaks)
+            if any(attempt.speedup is not None for attempt in made):
+                yield Written(problem=one.problem, attempts=tuple(made))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A module whose answers are being compiled."""
+
+    problem: Problem
+    names: Interface
+    asked: Question
+    answers: tuple[WrittenAnswer, ...]
+
+
+def _begun(module: Module, judge: Judge, seed: int) -> _Begun | None:
+    """A module with its answers, whose compiling begins; None where there is no answer."""
+    problem = problem_of(module)
+    names = None if problem is None else interface(problem.task)
+    if problem is None or names is None:
+        return None
+    asked = question(problem.task, names, judge.language)
+    answers = written_answers(problem.task, names, judge.language, count=ANSWERS, seed=seed)
+    if not answers or size_of(asked) > PROMPT_TOKENS:
+        return None
+    judge.foresee(problem.task, [one.answer for one in answers])
+    return _Begun(problem, names, asked, answers)
 
 
 async def _attempts(
-    problem: Problem, judge: Judge, device: str, seed: int, *, breaks: bool
+    begun: _Begun, judge: Judge, device: str, seed: int, *, breaks: bool
 ) -> list[Attempt]:
-    names = interface(problem.task)
-    assert names is not None
-    asked = question(problem.task, names, judge.language)
-    if size_of(asked) > PROMPT_TOKENS:
-        return []
-    answers = written_answers(problem.task, names, judge.language, count=ANSWERS, seed=seed)
-    judge.foresee(problem.task, [one.answer for one in answers])
+    problem, names, asked, answers = begun.problem, begun.names, begun.asked, begun.answers
     worth = await judge.judged(problem.task, [one.answer for one in answers])
     made = [
         _attempt(problem, judge, device, asked, one, worth[number], number)

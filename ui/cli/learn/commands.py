@@ -28,6 +28,9 @@ def dataset(
     held_out_share: Annotated[
         float, typer.Option(help="The share of your runs' families that is held out.")
     ] = 0.2,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Write modules for at most this long.")
+    ] = None,
     small: Annotated[bool, typer.Option("--small", help="Modules of sizes for a test.")] = False,
     seed: Seed = 0,
     target: Device = Target.AUTO,
@@ -47,6 +50,7 @@ def dataset(
             target=target.value,
             executor=executor,
             small=small,
+            seconds=seconds,
         )
     )
 
@@ -191,6 +195,9 @@ def rl(
     temperature: Temperature = 1.0,
     rate: Annotated[float, typer.Option(min=0.0, help="The highest learning rate.")] = 3e-5,
     rank: Rank = 16,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Tell speed beside torch.compile as well as eager.")
+    ] = False,
     save_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 1,
     seed: Seed = 0,
     target: Device = Target.AUTO,
@@ -213,6 +220,7 @@ def rl(
         micro=micro,
         rate=rate,
         contrast=contrast,
+        eager_only=not compiled,
         save_every=save_every,
         seed=seed,
     )

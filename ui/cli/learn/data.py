@@ -1,5 +1,6 @@
 """`learn dataset`: the runs of a data folder, and examples of our own, as rows to learn from."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class DatasetOptions:
         target: Which kind of device judges.
         executor: Who judges.
         small: Whether modules are of sizes for a test.
+        seconds: How long modules may be answered; None for as long as it takes.
     """
 
     out: Path
@@ -42,6 +44,7 @@ class DatasetOptions:
     target: str
     executor: str
     small: bool
+    seconds: float | None = None
 
 
 def dataset(options: DatasetOptions) -> None:
@@ -75,11 +78,15 @@ def dataset(options: DatasetOptions) -> None:
 async def _written(options: DatasetOptions) -> list[tuple[Problem, tuple[Attempt, ...]]]:
     """Examples of our own; verdicts that an earlier call reached are taken as they are."""
     found = []
-    verdicts = options.out / "verdicts.jsonl"
-    async with judging(options.executor, options.target, verdicts, options.seed) as seat:
+    verdicts, begin = options.out / "verdicts.jsonl", time.monotonic()
+    async with judging(
+        options.executor, options.target, verdicts, options.out, options.seed
+    ) as seat:
         drawn = modules(options.write, options.seed, small=options.small)
         async for item in written(drawn, seat.judge, seat.device, seed=options.seed):
             found.append((item.problem, item.attempts))
+            if options.seconds is not None and time.monotonic() - begin > options.seconds:
+                break
             if len(found) % _TOLD_EVERY == 0:
                 remarks().print(f"{count(len(found), 'module')} answered", style="dim")
     return found

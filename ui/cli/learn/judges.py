@@ -18,6 +18,7 @@ from kernelwright.ui.complaints import Complaint
 # Thousands of answers are timed, each for as long as tells a half from a whole; and files are not
 # read here whose torch.compile could be built ahead.
 RULES = Rules(screen_s=0.05, compile_ahead=False)
+BASELINES = "baselines.jsonl"
 ResultT = TypeVar("ResultT")
 
 
@@ -35,8 +36,17 @@ class Seat:
 
 
 @asynccontextmanager
-async def judging(name: str, target: str, known: Path | None, seed: int = 0) -> AsyncIterator[Seat]:
+async def judging(
+    name: str, target: str, known: Path | None, baselines: Path | None = None, seed: int = 0
+) -> AsyncIterator[Seat]:
     """A judge over the executor of that name, ended afterwards.
+
+    Args:
+        name: The executor's.
+        target: Which kind of device.
+        known: Where verdicts are kept; None for nowhere.
+        baselines: The data set's folder, beside which the times of baselines are kept.
+        seed: Of every draw of inputs.
 
     Raises:
         Complaint: There is no executor of that name.
@@ -52,7 +62,9 @@ async def judging(name: str, target: str, known: Path | None, seed: int = 0) -> 
         try:
             hardware = await executor.hardware()
             language = default_language(hardware.kind).spec.name
-            yield Seat(Judge(executor, language, Known(known)), executor, hardware.name)
+            times = Known(None if baselines is None else baselines / BASELINES)
+            judge = Judge(executor, language, Known(known), times, hardware.name)
+            yield Seat(judge, executor, hardware.name)
         finally:
             await executor.aclose()
 

@@ -9,11 +9,11 @@ from kernelwright.tools.learning.contract.launches import candidate_of, interfac
 from kernelwright.tools.learning.contract.prompts import question
 from kernelwright.tools.learning.judging import Worth
 from kernelwright.tools.learning.training.adapter import save_adapter, save_merged
-from kernelwright.tools.learning.training.policy import Policy, Sampling, load_policy
-from kernelwright.tools.learning.training.serving import unpack as unpacked
+from kernelwright.tools.learning.training.policy import Policy, Sampling
 from kernelwright.tools.learning.training.serving import ways_to_serve
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 from kernelwright.ui.cli.learn.judges import Seat, done, judging
+from kernelwright.ui.cli.learn.models import model_of, unpacked
 from kernelwright.ui.complaints import Complaint, existing_target, refused
 from kernelwright.ui.terminal.output import console, remarks
 
@@ -29,7 +29,7 @@ def serve(model: Path, adapter: Path | None, out: Path, *, adapter_only: bool) -
     """Merge an adapter into its model and say who serves it."""
     if adapter is None:
         raise Complaint("give --adapter; a model without one is served as it is")
-    policy = load_policy(model, adapter)
+    policy = model_of(model, adapter)
     if adapter_only:
         save_adapter(policy, out, halved=True)
         console().print(f"{out}: the adapter in bfloat16", markup=False, soft_wrap=True)
@@ -53,7 +53,7 @@ def answer(
 ) -> None:
     """Ask a model for a file's kernel, judge what it says, and keep the fastest right answer."""
     path = existing_target(file)
-    policy = load_policy(model, adapter)
+    policy = model_of(model, adapter)
     worth, kept = done(_answered(path, policy, out, samples, sampling, seed, target, executor))
     right = sum(one.is_correct for one in worth)
     console().print(f"{right} of {samples} answers are right", markup=False)
@@ -74,7 +74,7 @@ async def _answered(
     target: str,
     executor: str,
 ) -> tuple[list[Worth], Worth | None]:
-    async with judging(executor, target, None, seed) as seat:
+    async with judging(executor, target, None, seed=seed) as seat:
         task = await seat.executor.trace(path, TracePolicy())
         if isinstance(task, Refusal):
             raise refused(task)

@@ -14,7 +14,6 @@ from kernelwright.tools.learning.training.policy import (
     ModelAnswerer,
     Policy,
     Sampling,
-    load_policy,
 )
 from kernelwright.tools.learning.training.rl import (
     POOL,
@@ -29,6 +28,7 @@ from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT
 from kernelwright.ui.cli.learn.curves import rl_curves, sft_curves
 from kernelwright.ui.cli.learn.evaluate import ValueT, readable
 from kernelwright.ui.cli.learn.judges import done, judging
+from kernelwright.ui.cli.learn.models import model_of
 from kernelwright.ui.complaints import Complaint
 from kernelwright.ui.terminal.output import console, remarks
 
@@ -58,8 +58,8 @@ def sft(place: Place, settings: SftSettings) -> None:
     """Fine-tune and draw the curves."""
     rows = [row for name in (files.INSTRUCTIONS, files.REPAIRS, files.CONTRASTIVE)
             for row in rows_of(place.data / name, Row) if row.contract == "short"]  # fmt: skip
-    course = _course(place.out, settings)
     policy = _begun(place, settings.rank)
+    course = _course(place.out, settings)
     known = examples(policy, rows, settings.longest)
     remarks().print(f"{count(len(known), 'row')} of {len(rows)} are short enough", style="dim")
     if not known:
@@ -75,8 +75,8 @@ def rl(place: Place, settings: RlSettings, tasks: int | None) -> None:
     if not problems:
         raise Complaint(f"{place.data} holds no task to learn on")
     known = rows_of(place.data / files.ATTEMPTS, Attempt)
-    course = _course(place.out, settings)
     policy = _begun(place, settings.rank)
+    course = _course(place.out, settings)
     done(_reinforced(place, settings, policy, problems, known, course))
     picture = rl_curves(place.out, course.steps(RlStep))
     _tell_end(course, picture)
@@ -91,7 +91,7 @@ async def _reinforced(
     course: Course,
 ) -> None:
     verdicts = place.out / "verdicts.jsonl"
-    async with judging(place.executor, place.target, verdicts, settings.seed) as seat:
+    async with judging(place.executor, place.target, verdicts, place.data, settings.seed) as seat:
         pool = Pool(place.out / POOL, known)
         await Reinforcement(policy, problems, seat.judge, pool, settings, course).run(_tell_rl)
 
@@ -123,9 +123,9 @@ def sample(place: Place, sampling: Sampling, *, samples: int, tasks: int | None,
 async def _sampled(
     place: Place, sampling: Sampling, asked: list[Problem], samples: int, seed: int
 ) -> list[Attempt]:
-    policy = load_policy(place.model, place.adapter)
+    policy = model_of(place.model, place.adapter)
     verdicts = place.out / "verdicts.jsonl"
-    async with judging(place.executor, place.target, verdicts, seed) as seat:
+    async with judging(place.executor, place.target, verdicts, place.data, seed) as seat:
         answerer = ModelAnswerer(policy, sampling, seat.judge.language)
         batch = max(1, sampling.batch // samples)
         answers = await sampled(
@@ -148,7 +148,7 @@ def rows_of(path: Path, kind: type[ValueT]) -> list[ValueT]:
 
 def _begun(place: Place, rank: int) -> Policy:
     """The model with the adapter that is trained on: the one given, or a new one."""
-    policy = load_policy(place.model, place.adapter, trains=True)
+    policy = model_of(place.model, place.adapter, trains=True)
     return policy if place.adapter is not None else with_adapter(policy, rank)
 
 
