@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -105,7 +106,17 @@ def problem() -> Problem:
 @pytest.fixture(scope="session")
 def toy() -> SimpleNamespace:
     """What tests of this folder share."""
-    return SimpleNamespace(measured=measured, source=SOURCE)
+    return SimpleNamespace(measured=measured, source=SOURCE, save_tiny=_beside("tiny").save_tiny)
+
+
+def _beside(name: str) -> ModuleType:
+    """A module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

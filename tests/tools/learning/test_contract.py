@@ -82,6 +82,7 @@ def test_question_and_written_answer_keep_their_sizes(problem: Problem, names: I
         assert "scale: (8) float32" in asked[1].content
         answers = written_answers(problem.task, names, language, count=2, seed=0)
         assert len({one.answer for one in answers}) == 2
+        assert len({one.way for one in answers}) == 2
         for one in answers:
             assert tokens(one.answer) <= ANSWER_TOKENS
             assert candidate_of(one.answer, names, language).language == language

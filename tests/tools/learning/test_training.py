@@ -6,7 +6,7 @@ import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,33 +48,25 @@ WRONG = ANSWER.replace(" // ms=2", "")
 SFT = SftSettings(data="", model="", steps=60, batch=2, micro=2, rate=1e-2, save_every=3)
 
 
-def beside(name: str) -> Any:
-    """A module of this folder, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def asked(problem: Problem) -> Question:
     return question(problem.task, interface(problem.task), "cuda")
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory, asked: Question) -> Path:
+def tiny(tmp_path_factory: pytest.TempPathFactory, asked: Question, toy: SimpleNamespace) -> Path:
     folder = Path(tmp_path_factory.mktemp("tiny"))
-    beside("tiny").save_tiny(folder, [ANSWER, *(turn.content for turn in asked)], 10.0)
+    toy.save_tiny(folder, [ANSWER, *(turn.content for turn in asked)], 10.0)
     return folder
 
 
 @pytest.fixture(scope="module")
-def mistaken(asked: Question, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mistaken(
+    asked: Question, tmp_path_factory: pytest.TempPathFactory, toy: SimpleNamespace
+) -> Path:
     """A tiny model that has learnt a wrong answer by heart."""
     folder = Path(tmp_path_factory.mktemp("mistaken"))
-    beside("tiny").save_tiny(folder, [ANSWER, *(turn.content for turn in asked)])
+    toy.save_tiny(folder, [ANSWER, *(turn.content for turn in asked)])
     policy = load_policy(folder)
     pretrained(policy, policy.prompt(asked), policy.answer(WRONG))
     policy.model.save_pretrained(folder)

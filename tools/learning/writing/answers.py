@@ -21,7 +21,7 @@ from kernelwright.tools.learning.contract.launches import (
 from kernelwright.tools.learning.contract.prompts import ANSWER_TOKENS, tokens
 from kernelwright.tools.learning.data.records import Problem
 from kernelwright.tools.learning.writing.dialects import UnwritableError
-from kernelwright.tools.learning.writing.plain import PlainKernel, plain_kernel, ways
+from kernelwright.tools.learning.writing.plain import PlainKernel, Way, plain_kernel, ways
 from kernelwright.tools.types import LanguageName, Task, Value
 
 _SAME_ELEMENTS = re.compile(r"\w+\.(?:reshape|view)\([^a-zA-Z]*\)")
@@ -49,13 +49,27 @@ def written_answers(
     program = lower(task.graph, tuple(item.name for item in names.inputs), products=True)
     try:
         loops, temporaries = _in_contract(program, names)
-        most = max(len(ways(loop, language)) for loop in loops)
-        order = random.Random(seed).sample(range(most), most)
+        known = max((ways(loop, language) for loop in loops), key=len)
+        order = _in_turns(known, random.Random(seed))
         found = (_written(loops, temporaries, language, number) for number in order)
         fitting = (one for one in found if tokens(one.answer) <= ANSWER_TOKENS)
         return tuple({one.answer: one for one in fitting}.values())[:count]
     except UnwritableError:
         return ()
+
+
+def _in_turns(known: Sequence[Way], draw: random.Random) -> list[int]:
+    """The places of ways in random order, those of different groups in turns.
+
+    A thread a row and a block a row differ in speed more than blocks of two sizes do, and data that
+    is to say what is fast needs the slow as well.
+    """
+    order = draw.sample(range(len(known)), len(known))
+    turn = {
+        at: sum(known[other].group == known[at].group for other in order[:place])
+        for place, at in enumerate(order)
+    }
+    return sorted(order, key=lambda at: turn[at])
 
 
 def _in_contract(

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from rich.table import Table
 
+from kernelwright.graphs.run_view.events import count
 from kernelwright.tools.learning.data.dataset import HELD_OUT
 from kernelwright.tools.learning.data.records import Problem, read_lines, write_lines
 from kernelwright.tools.learning.evaluation import (
@@ -89,7 +90,9 @@ def evaluate(options: EvaluateOptions) -> None:
             (f"correct@{report.k}", gained.correct_at_k.words),
             ("fast@1", gained.fast_at_1.words),
         ):
-            console().print(f"gain of {name} over {gained.tasks} tasks: {words}", markup=False)
+            console().print(
+                f"gain of {name} over {count(gained.tasks, 'task')}: {words}", markup=False
+            )
 
 
 def held_out(data: Path) -> list[Problem]:
