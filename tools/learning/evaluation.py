@@ -176,6 +176,11 @@ def result_of(problem: Problem, worth: Sequence[Worth]) -> Result:
     )
 
 
+def in_short_contract(problems: Sequence[Problem]) -> list[Problem]:
+    """Those that can be asked in the short contract; tasks of runs may need more than it says."""
+    return [problem for problem in problems if interface(problem.task) is not None]
+
+
 def asked(problem: Problem, language: LanguageName) -> Question:
     """The plain question for a problem.
 

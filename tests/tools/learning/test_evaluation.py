@@ -9,14 +9,17 @@ from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.learning.data.records import Problem
 from kernelwright.tools.learning.evaluation import (
     Result,
+    asked,
     by_family,
     change,
+    in_short_contract,
     interval,
     results,
     sampled,
     scores,
 )
 from kernelwright.tools.learning.judging import Judge
+from kernelwright.tools.types import InputSpec
 
 CODE = """// launch: run grid=1 block=32 args=x,scale,out
 extern "C" __global__ void run(const float* x, const float* s, float* out) {{ // ms={ms}
@@ -69,6 +72,15 @@ def test_a_gain_is_told_task_by_task() -> None:
 def test_families_are_told_apart() -> None:
     found = dict(by_family([result(0, 8), result(1, 0, family="g")], 8))
     assert (found["f"].correct_at_1.value, found["g"].correct_at_1.value) == (1.0, 0.0)
+
+
+def test_a_task_beyond_the_short_contract_is_not_asked(problem: Problem) -> None:
+    scalar = InputSpec(name="n", scalar=3)
+    task = problem.task.model_copy(update={"inputs": (*problem.task.inputs, scalar)})
+    other = problem.model_copy(update={"task": task})
+    assert in_short_contract([problem, other]) == [problem]
+    with pytest.raises(ValueError, match="no task of the short contract"):
+        asked(other, "cuda")
 
 
 async def test_samples_are_judged_and_not_drawn_twice(

@@ -26,7 +26,7 @@ class Provenance(Value):
         run: The run's id, or the name of what was sampled.
         author: `playbook`, `model`, `person`; for our own writing the way that loops were spread.
         device: What it was judged on.
-        version: Of Kernelwright.
+        version: Of Kernelwright, when it was taken in.
         effort: How closely it was judged.
     """
 

@@ -18,6 +18,7 @@ from kernelwright.tools.learning.evaluation import (
     Scores,
     by_family,
     change,
+    in_short_contract,
     results,
     sampled,
     scores,
@@ -102,9 +103,17 @@ def held_out(data: Path) -> list[Problem]:
         raise Complaint(
             f"there is no {HELD_OUT} in {data}; write one: kernelwright learn dataset --out {data}"
         )
-    found = readable(path, Problem)
+    return askable(readable(path, Problem), path)
+
+
+def askable(problems: list[Problem], path: Path) -> list[Problem]:
+    """Those that a small model can be asked; Complaint where there are none."""
+    found = in_short_contract(problems)
+    if len(found) < len(problems):
+        left = count(len(problems) - len(found), "task")
+        remarks().print(f"{left} left out, which the short contract does not cover", style="dim")
     if not found:
-        raise Complaint(f"{path} holds no task")
+        raise Complaint(f"{path} holds no task that a small model can be asked")
     return found
 
 

@@ -26,7 +26,7 @@ from kernelwright.tools.learning.training.sampling import judged_attempts
 from kernelwright.tools.learning.training.sft import SftSettings, SftStep, examples, fine_tune
 from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT
 from kernelwright.ui.cli.learn.curves import rl_curves, sft_curves
-from kernelwright.ui.cli.learn.evaluate import ValueT, readable
+from kernelwright.ui.cli.learn.evaluate import ValueT, askable, readable
 from kernelwright.ui.cli.learn.judges import done, judging
 from kernelwright.ui.cli.learn.models import model_of
 from kernelwright.ui.complaints import Complaint
@@ -71,9 +71,8 @@ def sft(place: Place, settings: SftSettings) -> None:
 
 def rl(place: Place, settings: RlSettings, tasks: int | None) -> None:
     """Reinforce and draw the curves."""
-    problems = rows_of(place.data / files.PROBLEMS, Problem)[:tasks]
-    if not problems:
-        raise Complaint(f"{place.data} holds no task to learn on")
+    path = place.data / files.PROBLEMS
+    problems = askable(rows_of(path, Problem), path)[:tasks]
     known = rows_of(place.data / files.ATTEMPTS, Attempt)
     policy = _begun(place, settings.rank)
     course = _course(place.out, settings)
@@ -101,9 +100,7 @@ def sample(place: Place, sampling: Sampling, *, samples: int, tasks: int | None,
     problems = rows_of(place.data / files.PROBLEMS, Problem)
     held = rows_of(place.data / files.HELD_OUT, Problem)
     known = rows_of(place.data / files.ATTEMPTS, Attempt)
-    asked = problems[:tasks]
-    if not asked:
-        raise Complaint(f"{place.data} holds no task to learn on")
+    asked = askable(problems, place.data / files.PROBLEMS)[:tasks]
     new = done(_sampled(place, sampling, asked, samples, seed))
     right = sum(one.speedup is not None and not one.repairs for one in new)
     summary = write(
