@@ -155,9 +155,7 @@ def attach(executor: Executor, archive: Archive, choice: ExecutorChoice | None) 
         return
     hardware = archive.record().hardware
     known = choice or ExecutorChoice(name="batch", hardware=hardware)
-    kept = KeptChoice(
-        name=known.name, hardware=known.hardware, bundles=known.bundles, remote=remote
-    )
+    kept = KeptChoice.model_validate(known.model_dump() | {"remote": remote})
     archive.record_term(EXECUTOR_TERM, kept.model_dump_json())
     bundles = Path(known.bundles) / archive.id if known.bundles else archive.folder / "bundles"
     executor.attach(archive.id, bundles)
@@ -174,7 +172,8 @@ def choice_of(archive: Archive, record: RunRecord) -> ExecutorChoice | None:
         return None
     if kept.name not in EXECUTORS:
         raise RunError(f"run {archive.id} needs the executor {kept.name!r}, which is not here")
-    return ExecutorChoice(name=kept.name, hardware=record.hardware, bundles=kept.bundles)
+    chosen = kept.model_dump(exclude={"remote"}) | {"hardware": record.hardware}
+    return ExecutorChoice.model_validate(chosen)
 
 
 def kept_choice(archive: Archive) -> KeptChoice | None:

@@ -14,6 +14,7 @@ DEFAULT = "local"
 EXECUTORS = {
     "local": "kernelwright.tools.evaluate.executors.local",
     "batch": "kernelwright.tools.evaluate.executors.batch",
+    "ray": "kernelwright.tools.evaluate.executors.cluster",
 }
 
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.base.executor import Executor
@@ -20,11 +20,17 @@ class ExecutorChoice(Value):
         hardware: The device it is for, from a profile, where it is elsewhere; what it really is
             the first results tell.
         bundles: The folder for the files it sends; "" for one in the run's own folder.
+        kind: Which devices of a cluster, as `H200` or `cpu`; "" for any.
+        cluster: The address of a cluster that is joined; "" for this machine's own.
+        cpus: How many processes of a cluster share the processors of this machine.
     """
 
     name: str
     hardware: Hardware | None = None
     bundles: str = ""
+    kind: str = ""
+    cluster: str = ""
+    cpus: int = Field(default=1, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -43,11 +49,13 @@ class Options:
         target: Which kind of device: `auto`, `cuda` or `cpu`.
         gpu: The name of a GPU that is elsewhere, if any.
         bundles: The folder for files that are sent, if any.
+        cluster: The address of a cluster to join, if any.
     """
 
     target: str
     gpu: str | None = None
     bundles: Path | None = None
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,4 +99,6 @@ class ExecutorKind(ABC):
         """
         if options.bundles is not None or options.gpu is not None:
             raise ValueError("--bundles and --gpu need --executor batch")
+        if options.cluster:
+            raise ValueError("--cluster needs --executor ray")
         return ExecutorChoice(name=name)
