@@ -167,7 +167,7 @@ _COMPILE_TIMEOUT_S = 60.0
 def doctor(choice: Choice | None = None) -> int:
     """Print the table; the exit status says whether the main job can run here."""
     rows = asyncio.run(examine(choice))
-    _print(rows)
+    print_rows(rows)
     return exit_status(rows)
 
 
@@ -319,7 +319,8 @@ async def _isolation() -> Row:
     return Row(subject="isolation", outcome="optional", words=found.words, remedy=remedy)
 
 
-def _print(rows: tuple[Row, ...]) -> None:
+def print_rows(rows: tuple[Row, ...]) -> None:
+    """The table, in colours at a terminal."""
     from rich.console import Console
     from rich.table import Table
 

@@ -53,16 +53,20 @@ class Share(Value):
 
     def run(self, begun: Begun) -> AsyncIterator[Outcome]:
         """Run it in this process; see `run_suite`."""
-        ground = Ground(
+        files = [Path(file) for file in self.files]
+        marks = Path(self.marks) if self.marks else None
+        return run_suite(files, self.profile, self.terms, self.ground, begun=begun, marks=marks)
+
+    @property
+    def ground(self) -> Ground:
+        """Where it is run, and by whom."""
+        return Ground(
             self.target,
             Path(self.home),
             self.models,
             rules=Rules.of(self.evidence),
             load_seconds=self.load_seconds,
         )
-        files = [Path(file) for file in self.files]
-        marks = Path(self.marks) if self.marks else None
-        return run_suite(files, self.profile, self.terms, ground, begun=begun, marks=marks)
 
 
 class Line(Value):

@@ -229,8 +229,8 @@ class Contrast(Value):
 
 def contrast(first: Sequence[Outcome], second: Sequence[Outcome]) -> Contrast:
     """Match tasks by their file's name."""
-    one = {item.file: item for item in first}
-    two = {item.file: item for item in second}
+    one = {item.name: item for item in first}
+    two = {item.name: item for item in second}
     lines = tuple(_line(one[name], two[name]) for name in one if name in two)
     changes = [line.change for line in lines if line.change is not None]
     return Contrast(
@@ -246,10 +246,10 @@ def _line(one: Outcome, two: Outcome) -> Line:
     before, after = one.hardest, two.hardest
     if before is None or after is None:
         return Line(
-            file=one.file, first=one.over_best, second=two.over_best, change=None, apart=False
+            file=one.name, first=one.over_best, second=two.over_best, change=None, apart=False
         )
     return Line(
-        file=one.file,
+        file=one.name,
         first=before.ratio,
         second=after.ratio,
         change=after.ratio / before.ratio,

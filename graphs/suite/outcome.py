@@ -135,6 +135,7 @@ class Outcome(Value):
         seconds: From reading the file to the end, compilers included.
         phases: Where they went, as the judge's account says; () for what a task without one takes.
             What was done beside other work (part "beside") is not of the seconds.
+        device: Which kind of device of a cluster it was asked of; "" where there was one device.
     """
 
     file: str
@@ -152,6 +153,12 @@ class Outcome(Value):
     run: str = ""
     seconds: float = 0.0
     phases: tuple[Phase, ...] = ()
+    device: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file, and the kind of device where several may have been asked for."""
+        return f"{self.file.removesuffix('.py')} ({self.device})" if self.device else self.file
 
     def over(self, baseline: str) -> float | None:
         """How many times as fast as one baseline; None where it was not compared."""
@@ -213,8 +220,8 @@ def read(path: Path) -> tuple[Outcome, ...]:
             if number == len(lines) and torn(text):
                 break
             raise ResultsError(f"line {number} of {path} is no outcome of a suite") from None
-        found.pop(outcome.file, None)
-        found[outcome.file] = outcome
+        found.pop(outcome.name, None)
+        found[outcome.name] = outcome
     return tuple(found.values())
 
 

@@ -29,6 +29,7 @@ from kernelwright.graphs.suite.outcome import BESIDE, Against, Outcome, Terms
 from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import Archive, RunError, Standing, Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import (
     Baselines,
@@ -60,6 +61,7 @@ class Ground:
         ahead: Whether the next file is read, and processes start, beside the present search; by
             default where that disturbs no times, which is on a GPU.
         load_seconds: After how long a file is given up that neither computes nor reads.
+        choice: What runs keep of their executor, where it is not of this machine.
     """
 
     target: Target
@@ -71,6 +73,7 @@ class Ground:
     rules: Rules | None = None
     ahead: bool | None = None
     load_seconds: float = 60.0
+    choice: ExecutorChoice | None = None
 
 
 class OneFile:
@@ -134,6 +137,7 @@ class OneFile:
             models=self._ground.models,
             make_agents=self._ground.make_agents,
             task=read,
+            choice=self._ground.choice,
             fresh=True,  # no file of a suite may profit from another's search
         )
         if isinstance(summary, Refusal):

@@ -33,6 +33,7 @@ from kernelwright.ui.cli.options import (
     Fresh,
     Gpu,
     Inputs,
+    JoinedCluster,
     Json,
     LoadSeconds,
     MaxTokens,
@@ -104,6 +105,7 @@ def optimize(
     executor: ByExecutor = DEFAULT,
     bundles: Bundles = None,
     gpu: Gpu = None,
+    cluster: JoinedCluster = None,
     start_from: StartFrom = None,
     load_seconds: LoadSeconds = 60.0,
     regions: ByRegions = ByRegion.AUTO,
@@ -129,7 +131,7 @@ def optimize(
         rounds=rounds,
         seconds=seconds,
         wait=wait,
-        executor=wished(executor, bundles, gpu, target.value),
+        executor=wished(executor, bundles, gpu, target.value, cluster),
         start_from=start_from,
         allow=allow,
         load_seconds=load_seconds,
@@ -377,6 +379,27 @@ def chat(
         load_seconds=load_seconds,
     )
 
+
+clusters = typer.Typer(help="Ray clusters to search on.", rich_markup_mode=None)
+
+
+@clusters.command("status")
+def cluster_status(cluster: JoinedCluster = None) -> None:
+    """Say what a cluster holds: machines, and devices by their kind."""
+    from kernelwright.ui.cli.cluster import status
+
+    status(cluster)
+
+
+@clusters.command("doctor")
+def cluster_doctor(cluster: JoinedCluster = None) -> None:
+    """Say what works on a cluster: joining it, its token, the judge of every device."""
+    from kernelwright.ui.cli.cluster import doctor
+
+    raise typer.Exit(doctor(cluster))
+
+
+app.add_typer(clusters, name="cluster")
 
 people = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)
 

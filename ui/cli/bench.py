@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,12 +14,14 @@ from rich.text import Text
 
 from kernelwright.graphs.suite import Outcome, Terms, append, contrast, read, task_files
 from kernelwright.graphs.suite.outcome import ResultsError, begin
-from kernelwright.graphs.suite.runner import source_sha256
+from kernelwright.graphs.suite.runner import Begun, source_sha256
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import default_home
 from kernelwright.tools.evaluate.executors.base.executor import HEARER
+from kernelwright.tools.evaluate.executors.cluster.messages import Ground
 from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.runtime import kernelwright_version
+from kernelwright.ui.cli.cluster import spread_over_cluster
 from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.model_choice import Choice, chosen_models
@@ -28,12 +30,17 @@ from kernelwright.ui.terminal.output import console, remarks
 from kernelwright.ui.terminal.suite_tables import Board, board, contrast_table, summary_of
 
 INTERRUPTED = 130
+# Runs what is left: in this process, by one for each of several GPUs, or on a cluster.
+Work = Callable[[Begun], AsyncIterator[Outcome]]
 _DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Suite:
-    """What the person wants of a suite; `search` is "" for baselines alone."""
+    """What the person wants of a suite; `search` is "" for baselines alone.
+
+    `on` is the cluster that it is run on, None for this machine.
+    """
 
     match: tuple[str, ...] = ()
     search: str = "quick"
@@ -45,6 +52,7 @@ class Suite:
     evidence: Depth = "full"
     home: Path | None = None
     gpus: str = ""
+    on: Ground | None = None
     load_seconds: float = 60.0
     models: Choice = field(default_factory=Choice)
 
@@ -88,9 +96,9 @@ def run(folder: Path, suite: Suite) -> None:
     profile = _profile(suite)
     terms = _terms(suite, profile)
     known = _known(suite, terms, files)
-    done = {item.file for item in known}
+    done = {(item.file, item.device) for item in known}
     share = Share(
-        files=tuple(str(path) for path in files if path.name not in done),
+        files=tuple(str(path) for path in files if (path.name, "") not in done),
         profile=profile,
         terms=terms,
         target=suite.target,
@@ -99,19 +107,28 @@ def run(folder: Path, suite: Suite) -> None:
         evidence=suite.evidence,
         load_seconds=suite.load_seconds,
     )
-    interrupted = asyncio.run(_see_through(share, gpus, known, suite.out, len(files)))
+    kinds = suite.on.kinds if suite.on is not None else ("",)
+    known = tuple(item for item in known if item.device in kinds)
+
+    def working(begun: Begun) -> AsyncIterator[Outcome]:
+        if suite.on is not None:
+            return spread_over_cluster(
+                files, tuple(done), profile, terms, share.ground, suite.on, begun
+            )
+        return spread(share, gpus, begun) if gpus else share.run(begun)
+
+    total = len(files) * len(kinds)
+    interrupted = asyncio.run(_see_through(working, known, suite.out, total))
     if interrupted:
         raise Complaint(_go_on(suite), INTERRUPTED)
 
 
-async def _see_through(
-    share: Share, gpus: Sequence[Gpu], known: Sequence[Outcome], out: Path | None, total: int
-) -> bool:
+async def _see_through(work: Work, known: Sequence[Outcome], out: Path | None, total: int) -> bool:
     """Run what is left; answers whether the person interrupted it."""
     found = list(known)
     with board(total, known) as live:
         HEARER.set(lambda words: remarks().print(Text(words, style="dim")))
-        working = asyncio.ensure_future(_work(share, gpus, found, out, live))
+        working = asyncio.ensure_future(_work(work, found, out, live))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, working.cancel)
@@ -128,11 +145,9 @@ async def _see_through(
     return interrupted
 
 
-async def _work(
-    share: Share, gpus: Sequence[Gpu], found: list[Outcome], out: Path | None, live: Board
-) -> None:
-    """In this process, or on several GPUs by a process for each."""
-    outcomes = spread(share, gpus, live.begin) if gpus else share.run(live.begin)
+async def _work(work: Work, found: list[Outcome], out: Path | None, live: Board) -> None:
+    """Keep and show every outcome as it comes."""
+    outcomes = work(live.begin)
     async with aclosing(outcomes):  # type: ignore[type-var]
         async for outcome in outcomes:
             if out is not None:
@@ -144,6 +159,8 @@ async def _work(
 def _chosen(suite: Suite) -> tuple[Gpu, ...]:
     if suite.gpus and suite.target == "cpu":
         raise Complaint("--gpus names GPUs, but --target is cpu")
+    if suite.gpus and suite.on is not None:
+        raise Complaint("--gpus names GPUs of this machine; with --executor ray say --gpu")
     return chosen_gpus(suite.gpus)
 
 

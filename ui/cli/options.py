@@ -99,12 +99,25 @@ Allow = Annotated[
 ]
 ByExecutor = Annotated[
     str,
-    typer.Option(metavar=f"<{'|'.join(EXECUTORS)}>", help="Here, or by bundles carried to a GPU."),
+    typer.Option(
+        metavar=f"<{'|'.join(EXECUTORS)}>",
+        help="Here, by bundles carried to a GPU, or on a Ray cluster.",
+    ),
 ]
 Bundles = Annotated[
     Path | None, typer.Option(help="Where bundles go, instead of the run's folder.")
 ]
-Gpu = Annotated[str | None, typer.Option(help="The GPU that bundles are for, such as H200.")]
+Gpu = Annotated[
+    str | None, typer.Option(help="The GPU that bundles are for, or of the cluster, as H200.")
+]
+JoinedCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="HOST:PORT",
+        help="The Ray cluster to join, with its token; without it this machine's GPUs are one.",
+    ),
+]
 Wait = Annotated[
     bool | None,
     typer.Option(

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 LOCK = ".working"
 
 
-def wished(executor: str, bundles: Path | None, gpu: str | None, target: str) -> "ExecutorChoice":
+def wished(
+    executor: str, bundles: Path | None, gpu: str | None, target: str, cluster: str | None = None
+) -> "ExecutorChoice":
     """What the options of a search mean.
 
     Raises:
@@ -30,7 +32,9 @@ def wished(executor: str, bundles: Path | None, gpu: str | None, target: str) ->
     from kernelwright.tools.evaluate.executors.registry import executor_kind
 
     try:
-        return executor_kind(executor).chosen(executor, Options(target, gpu, bundles))
+        return executor_kind(executor).chosen(
+            executor, Options(target, gpu, bundles, cluster or "")
+        )
     except ValueError as error:
         raise Complaint(str(error)) from None
 

@@ -167,7 +167,7 @@ def _end(item: Outcome) -> str:
 
 
 def _name(item: Outcome) -> str:
-    return one_line(item.file.removesuffix(".py"), 40)
+    return one_line(item.name.removesuffix(".py"), 40)
 
 
 def _reason(item: Outcome) -> str:

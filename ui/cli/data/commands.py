@@ -11,6 +11,7 @@ from kernelwright.ui.cli.options import (
     Device,
     Force,
     Format,
+    JoinedCluster,
     Json,
     LoadSeconds,
     MaxTokens,
@@ -168,6 +169,14 @@ def bench(
     gpus: Annotated[
         str, typer.Option(help="Spread the files over these GPUs: all, or numbers as in 0,1.")
     ] = "",
+    executor: Annotated[
+        str, typer.Option(metavar="<local|ray>", help="Here, or on a Ray cluster.")
+    ] = "local",
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="Which GPUs of the cluster, as H200, or L40S,H200 for results of each."),
+    ] = None,
+    cluster: JoinedCluster = None,
     seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
     run_dir: RunDir = None,
     load_seconds: LoadSeconds = 60.0,
@@ -179,6 +188,7 @@ def bench(
 ) -> None:
     """Search a folder of files one after the other, and sum up what came of it."""
     from kernelwright.ui.cli.bench import Suite, bench
+    from kernelwright.ui.cli.cluster import chosen_cluster
     from kernelwright.ui.model_choice import Choice
 
     suite = Suite(
@@ -192,6 +202,7 @@ def bench(
         evidence=evidence.value,
         home=run_dir,
         gpus=gpus,
+        on=chosen_cluster(executor, gpu, cluster, target.value),
         load_seconds=load_seconds,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )

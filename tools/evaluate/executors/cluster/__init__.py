@@ -47,8 +47,8 @@ class RayKind(ExecutorKind):
         kind = kind_of(choice, order.target)
         ground = Ground(address=choice.cluster, kinds=(kind,), cpus=choice.cpus)
         check(ground)
-        cluster = Cluster(ground)
-        return RayExecutor(cluster, kind, order.scratch, seed=order.seed, rules=order.rules)
+        cluster = Cluster(ground, order.scratch)
+        return RayExecutor(cluster, kind, seed=order.seed, rules=order.rules)
 
     def chosen(self, name: str, options: Options) -> ExecutorChoice:
         """A cluster at an address, or this machine's; GPUs by their kind, or processors."""

@@ -126,15 +126,19 @@ class Place:
         self._say(Down(device=self.name, words="lost"))
 
     def _made(self) -> "ActorHandle[DeviceActor]":
-        options: dict[str, object] = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": 0}
+        resources: dict[str, float] = {}
         if self.kind == CPU:
-            options["resources"] = {CPUS: 1}
-        else:
-            options["num_gpus"] = 1
-        if self.kind not in (CPU, ANY_GPU):
-            options["resources"] = {f"{_ACCELERATOR}{self.resource}": 0.001}
+            resources[CPUS] = 1
+        elif self.kind != ANY_GPU:
+            resources[f"{_ACCELERATOR}{self.resource}"] = 0.001
         target = "cpu" if self.kind == CPU else "cuda"
-        actor = ray.remote(**options)(DeviceActor)
+        actor = ray.remote(
+            num_cpus=0,
+            num_gpus=0 if self.kind == CPU else 1,
+            resources=resources,
+            max_restarts=-1,
+            max_task_retries=0,
+        )(DeviceActor)
         return cast("ActorHandle[DeviceActor]", actor.remote(target, self._threads))
 
     def _drop(self) -> None:
@@ -163,9 +167,10 @@ class Broker:
             if seen != self._seen:
                 self._say(seen)
                 self._seen = seen
-            for kind in self._ground.kinds:
+            every = [kind for kind in found if kind != ANY_GPU] if self._ground.every else []
+            for kind in (*self._ground.kinds, *every):
                 spelt = next((name for name in found if name.lower() == kind.lower()), kind)
-                self._grow(kind, spelt, min(found.get(spelt, 0), self._ground.most))
+                self._grow(kind, spelt, found.get(spelt, 0))
             await asyncio.sleep(_LOOK_S)
 
     def heed(self, line: bytes) -> None:

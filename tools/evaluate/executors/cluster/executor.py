@@ -7,6 +7,7 @@ its job's id the moment it is there; what is known is not asked again, by a resu
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -57,16 +58,24 @@ class Cluster:
 
     Args:
         ground: Where it is, and which kinds of devices are wanted of it.
+        scratch: A folder of its own, for the processes that read files.
+        token: Another one than Ray would find, if any.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, ground: Ground, scratch: Path, token: str = "") -> None:
+        self.ground, self._scratch = ground, scratch
         self.fleet = RayFleet(
-            ground, on_up=self._up, on_down=self._down, on_end=lambda e: self.scheduler.fail(e)
+            ground,
+            on_up=self._up,
+            on_down=self._down,
+            on_end=lambda error: self.scheduler.fail(error),
+            token=token,
         )
         self.scheduler = Scheduler(self.fleet)
-        self.refused: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
         self._software = ""
+        self._reader: LocalExecutor | None = None
+        self._reading = asyncio.Semaphore(os.cpu_count() or 1)
 
     async def some(self, kind: str) -> Hardware:
         """The hardware of a device of that kind, as soon as one is ready.
@@ -82,15 +91,36 @@ class Cluster:
         try:
             device = await self.scheduler.some(kind, STARTING_S)
         except EnvironmentLacksError as error:
-            why = {**self.fleet.refused, **self.refused}
-            words = next((words for name, words in why.items() if name.startswith(kind)), "")
+            words = next((why for name, why in self.refusals.items() if name.startswith(kind)), "")
             raise EnvironmentLacksError(words or str(error)) from None
         return device.greeting.hardware
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Devices that are not used, by their place, and why."""
+        down = {**self.fleet.refused, **self._refused}
+        return {name: why for name, why in down.items() if name not in self.scheduler.devices}
+
+    @property
+    def devices(self) -> int:
+        """How many devices there are of the kinds that are wanted, ready or not."""
+        seen = self.fleet.seen.kinds if self.fleet.seen is not None else {}
+        wanted = {kind.lower() for kind in self.ground.kinds}
+        return sum(number for kind, number in seen.items() if kind.lower() in wanted)
+
+    async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
+        """Read a file here, for all searches in turn: the processes that do it are large."""
+        async with self._reading:
+            if self._reader is None:
+                self._reader = LocalExecutor.create("cpu", self._scratch)
+            return await self._reader.read(path, policy)
 
     async def aclose(self) -> None:
         """End it, where it is of this machine's own; else leave it."""
         await self.scheduler.aclose()
         await self.fleet.aclose()
+        if self._reader is not None:
+            await self._reader.aclose()
 
     def _up(self, told: Up) -> None:
         """Take a device whose verdicts compare with ours, and on which candidates may run."""
@@ -102,7 +132,7 @@ class Cluster:
         if greeting.software != self._software:
             why = f"{greeting.node} has {greeting.software}, but this machine {self._software}"
         if why:
-            self.refused[told.device] = why
+            self._refused[told.device] = why
         else:
             self.scheduler.up(told.device, told.kind, greeting)
 
@@ -116,7 +146,6 @@ class RayExecutor(Executor):
     Args:
         cluster: Whose devices; `owned` says whether it ends with this executor.
         kind: Which devices, as `H200` or `cpu`.
-        scratch: A folder of its own, for the worker that traces.
         seed: Every draw of inputs and weights on a device follows from it.
         rules: The judge's figures; the defaults if None.
     """
@@ -127,14 +156,12 @@ class RayExecutor(Executor):
         self,
         cluster: Cluster,
         kind: str,
-        scratch: Path,
         *,
         seed: int = 0,
         rules: Rules | None = None,
         owned: bool = True,
     ) -> None:
         self._cluster, self._kind, self._owned = cluster, kind, owned
-        self._here = LocalExecutor.create("cpu", scratch, seed)
         self._seed, self._rules = seed, rules or Rules()
         self._hardware: Hardware | None = None
         self._run, self.results = "", Results()
@@ -172,7 +199,7 @@ class RayExecutor(Executor):
 
     async def trace(self, path: Path, policy: TracePolicy) -> Task | Refusal:
         """Read a user's file here; whether it proves anything is found on a device."""
-        task = await self._here.read(path, policy)
+        task = await self._cluster.read(path, policy)
         large = task.project.elsewhere if isinstance(task, Task) and task.project else ()
         if not large:
             return task
@@ -255,12 +282,11 @@ class RayExecutor(Executor):
         return answer.profile or not_asked(candidate, f"not profiled: {answer.broken}")
 
     async def aclose(self) -> None:
-        """End what is asked, the worker that traces, and a cluster of one's own."""
+        """End what is asked, and a cluster of one's own."""
         flying = tuple(self._flying.values())
         for task in flying:
             task.cancel()
         await asyncio.gather(*flying, return_exceptions=True)
-        await self._here.aclose()
         self.results.close()
         if self._owned:
             await self._cluster.aclose()

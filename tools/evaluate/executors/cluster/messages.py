@@ -165,7 +165,7 @@ class Ground(Value):
     Attributes:
         address: Of a cluster that is joined, as HOST:PORT; "" for one of this machine's own.
         kinds: Which devices are wanted, as `H200` or `cpu`; none to be told what there is.
-        most: At most so many of each.
+        every: Whether all devices are wanted, of whatever kind.
         cpus: How many processes share the processors of this machine, in a cluster of its own.
         folder: For Ray's session, in a cluster of this machine's own.
         threads: The person's OMP_NUM_THREADS, which Ray would replace.
@@ -173,7 +173,7 @@ class Ground(Value):
 
     address: str = ""
     kinds: tuple[str, ...] = ()
-    most: int = 1024
+    every: bool = False
     cpus: int = 1
     folder: str = ""
     threads: str = ""

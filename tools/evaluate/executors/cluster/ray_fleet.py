@@ -78,15 +78,20 @@ def check(ground: Ground, environment: Mapping[str, str] | None = None) -> None:
         )
 
 
-def environment_of(ground: Ground, token: str) -> dict[str, str]:
-    """What a broker gets: tokens are obligatory, and nothing is reported to anyone."""
+def environment_of(ground: Ground, token: str = "") -> dict[str, str]:
+    """What a broker gets: tokens are obligatory, and nothing is reported to anyone.
+
+    Args:
+        ground: Where its devices are; a cluster of this machine's own gets a new token.
+        token: Another one than Ray would find.
+    """
     told = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     told["PYTHONPATH"] = python_path(told.get("PYTHONPATH", ""))
     told["KERNELWRIGHT_HOME"] = str(home().absolute())
     told |= {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
-    if not ground.address:
+    if token or not ground.address:
         told.pop(_TOKEN_FILE, None)
-        told[_TOKEN] = token
+        told[_TOKEN] = token or secrets.token_hex(32)
     return told
 
 
@@ -98,6 +103,7 @@ class RayFleet:
         on_up: Told when a device is ready, as `Scheduler.up`.
         on_down: Told when one is gone, as `Scheduler.down`.
         on_end: Told when there is no cluster any more, and nobody else can be started.
+        token: Another one than Ray would find, if any.
     """
 
     def __init__(
@@ -107,7 +113,9 @@ class RayFleet:
         on_up: Callable[[Up], None],
         on_down: Callable[[str], None],
         on_end: Callable[[Exception], None],
+        token: str = "",
     ) -> None:
+        self._token = token
         self._ground, self._on_up, self._on_down, self._on_end = ground, on_up, on_down, on_end
         self.seen: Seen | None = None
         self.refused: dict[str, str] = {}
@@ -217,7 +225,7 @@ class RayFleet:
         return await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=shown,
-            env=environment_of(ground, secrets.token_hex(32)), limit=LONGEST_LINE_BYTES,
+            env=environment_of(ground, self._token), limit=LONGEST_LINE_BYTES,
             # Ctrl-C is for us, who end it.
             start_new_session=True,
         )  # fmt: skip

@@ -2,11 +2,12 @@
 
     answer = await scheduler.do(job, Wanted("H200"))
 
-Who is free takes the next job, preferably of a task that it knows: there torch.compile's baselines
-are built and the reference is loaded. Else the oldest task's come first, so that many searches at
-once end one after another. A lost device costs the job's time; the job is begun elsewhere, and
-after `LOSSES` such ends it is given up as one that takes devices along. A device that says that its
-own judge failed is not asked for that job again.
+Who is free takes the next job, preferably of a task whose torch.compile it has built; else the
+oldest task's come first, so that many searches at once end one after another. What is compared with
+torch.compile waits a while for a device that has it, rather than have it built twice. A lost device
+costs the job's time; the job is begun elsewhere, and after `LOSSES` such ends it is given up as one
+that takes devices along. A device that says that its own judge failed is not asked for that job
+again.
 
 Nothing here knows Ray: a `Fleet` runs a job on a device by whatever means.
 """
@@ -26,8 +27,10 @@ from kernelwright.tools.types import EnvironmentLacksError
 LOSSES, FAILURES = 4, 3
 # The judge on a device has limits of its own for every question; this is for one that hangs.
 HUNG_S = 3600.0
-# So many jobs are looked through for one of a task that a free device knows.
-_LOOKED_AT = 32
+# What is compared with torch.compile waits so long for a device that has built it: as long as
+# another one would need to build it too.
+PATIENT_S = 10.0
+_ANYWHERE = ("probe", "screen", "profile")
 # A device's judge holds the baselines of about so many tasks.
 _REMEMBERED = 4
 _POLL_S = 1.0
@@ -63,7 +66,7 @@ class Wanted:
 
 @dataclass
 class Device:
-    """One device that is up: who it is, which tasks it knows, and whether it has a job."""
+    """One device that is up: who it is, which tasks it has built, and whether it has a job."""
 
     id: str
     kind: str
@@ -106,6 +109,7 @@ class _Waiting:
     answer: "asyncio.Future[Answer]"
     order: tuple[int, int]
     told: Told
+    queued_s: float
     since_s: float
     losses: int = 0
     failed_on: set[str] = field(default_factory=set)
@@ -144,7 +148,8 @@ class Scheduler:
         order = (self._tasks.setdefault(job.task_key, len(self._tasks)), next(self._numbers))
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         text = job.model_dump_json()
-        waiting = _Waiting(job, text, wanted, answer, order, told, self._clock())
+        now_s = self._clock()
+        waiting = _Waiting(job, text, wanted, answer, order, told, now_s, now_s)
         self._enqueue(waiting)
         try:
             return await answer
@@ -196,7 +201,7 @@ class Scheduler:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _enqueue(self, waiting: _Waiting) -> None:
-        waiting.since_s = self._clock()
+        waiting.queued_s = waiting.since_s = self._clock()
         self._queue.append(waiting)
         if len(self._queue) > 1 and self._queue[-2].order > waiting.order:
             self._queue.sort(key=lambda item: item.order)
@@ -218,21 +223,27 @@ class Scheduler:
             self._watching = asyncio.create_task(self._watch())
 
     def _next(self, device: Device) -> _Waiting | None:
-        """The first job for a device, or one of the first that is of a task that it knows."""
-        first, seen = None, 0
+        """A job of a task that the device has built, else the first that it may as well begin."""
+        first = None
         for waiting in self._queue:
             if device.id in waiting.failed_on or not device.fits(waiting.wanted):
                 continue
             if waiting.job.task_key in device.tasks:
                 return waiting
-            first, seen = first or waiting, seen + 1
-            if seen == _LOOKED_AT:
-                break
+            if first is None and self._may_move(waiting):
+                first = waiting
         return first
+
+    def _may_move(self, waiting: _Waiting) -> bool:
+        """Whether a job is not to wait for a device that has built what it is compared with."""
+        if waiting.job.kind in _ANYWHERE or self._clock() - waiting.queued_s >= PATIENT_S:
+            return True
+        return not any(waiting.job.task_key in item.tasks for item in self.devices.values())
 
     async def _run(self, device: Device, waiting: _Waiting) -> None:
         """One job on one device."""
-        device.learn(waiting.job.task_key)
+        if waiting.job.kind not in _ANYWHERE or waiting.job.kind == "probe":
+            device.learn(waiting.job.task_key)
         try:
             async with asyncio.timeout(HUNG_S):
                 answer = Answer.model_validate_json(await self._fleet.run(device.id, waiting.text))
@@ -280,12 +291,13 @@ class Scheduler:
             self._enqueue(waiting)
 
     async def _watch(self) -> None:
-        """Give up jobs for which no device has been up for too long."""
+        """Look again at jobs that waited: for a device of theirs, or for any device at all."""
         try:
             while self._queue:
                 await asyncio.sleep(_POLL_S)
                 for waiting in tuple(self._queue):
                     self._impatient(waiting)
+                self._dispatch()
         finally:
             self._watching = None
 
