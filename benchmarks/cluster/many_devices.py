@@ -31,6 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kernelwright.graphs.suite import Outcome, read
+from kernelwright.graphs.suite.on_cluster import SEARCHES
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.evaluate.executors.cluster.messages import Answer, Greeting, Job, JobKind
 from kernelwright.tools.evaluate.executors.cluster.results import Results
@@ -240,12 +241,7 @@ def simulate(searches: Sequence[Search], devices: int, lost_every_s: float) -> S
                 number, search = left.pop()
                 await searched(number, search, scheduler, results, task)
 
-        await asyncio.gather(
-            *(
-                work()
-                for _ in range(ceil(float(__import__("os").environ.get("W", "1.5")) * devices))
-            )
-        )
+        await asyncio.gather(*(work() for _ in range(ceil(SEARCHES * devices))))
         ended_s = loop.time()
         losing.cancel()
         await scheduler.aclose()

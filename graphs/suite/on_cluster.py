@@ -24,7 +24,7 @@ from kernelwright.tools.evaluate.executors.cluster.executor import Cluster, RayE
 from kernelwright.tools.types import TracePolicy
 
 # Of searches for each device: while one thinks or compiles, another one's candidate is judged.
-_SEARCHES = 1.5
+SEARCHES = 1.5
 # Candidates wait for devices, and a file's time limit is no limit on that.
 _LONGER = 4.0
 
@@ -65,7 +65,7 @@ async def run_on_cluster(
         finally:
             await told.put(None)
 
-    searches = max(1, min(len(files), ceil(_SEARCHES * cluster.devices)))
+    searches = max(1, min(len(files), ceil(SEARCHES * cluster.devices)))
     working = [asyncio.create_task(work()) for _ in range(searches)]
     try:
         while searches:
