@@ -4,6 +4,7 @@
         [--ideas 6] [--match 1_*,17_*]
     python benchmarks/codegen/module_candidates.py run plans.json results.jsonl --seconds 300
     python benchmarks/codegen/module_candidates.py table results.jsonl
+    python benchmarks/codegen/module_candidates.py steps FOLDER steps.md [--match 1_*,17_*]
 
 `plan` traces and writes the candidates of a first round and needs no device; `run` compiles all of
 them, calls each once beside the module itself, and times it with the host ahead and a flushed L2,
@@ -11,6 +12,9 @@ kernel by kernel. Where a predicted time and a measured one differ, a cost model
 what this is for. `differs` is the largest difference from the module's own answer over the largest
 value there; whether an answer is right only the judge says. Files are executed in this process:
 use it on files that are trusted.
+
+`steps` needs no device either: of each file that convolves it says what every form leaves to the
+library, and which tensors kernels hand on through memory.
 """
 
 import argparse
@@ -19,6 +23,7 @@ import json
 import sys
 import time
 from fnmatch import fnmatch
+from math import prod
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +33,10 @@ from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.ir import PlanLine, Program
+from kernelwright.tools.codegen.ir.roofline import line_ms
+from kernelwright.tools.codegen.library.forms import forms
 from kernelwright.tools.codegen.library.kernel_library import Recipe, repertoire_for
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Candidate, Idea, Refusal, Task, TracePolicy, Value
@@ -177,10 +186,64 @@ def table(options: argparse.Namespace) -> None:
                 print(f"  failed: {row.get('choices', '')} {row['failure'][:300]}")
 
 
+_HEAD = "| file | form | predicted ms | with the library | kernels | through memory, MB |"
+
+
+def steps(options: argparse.Namespace) -> None:
+    """Write what each form of files that convolve leaves to the library and hands on."""
+    hardware = hardware_profile(options.hardware)
+    lines = [_HEAD, "|---" * (_HEAD.count("|") - 1) + "|"]
+    for path in sorted(options.source.glob("*.py"), key=lambda p: (len(p.stem), p.stem)):
+        if not any(fnmatch(path.stem, one) for one in options.match.split(",")):
+            continue
+        task = trace(path.read_text(encoding="utf-8"), str(path), TracePolicy(device="cpu"))
+        if isinstance(task, Refusal):
+            lines.append(f"| {path.stem} | {task.sentence} | | | | |")
+        elif any("convolution" in node.op for node in task.graph.nodes):
+            lines += _forms(path.stem, task, hardware)
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _forms(name: str, task: Task, hardware: Hardware) -> list[str]:
+    emitter = CudaEmitter()
+    found = forms(task, takes=lambda loop: bool(emitter.strategies(loop, hardware)))
+    return [
+        f"| {name} | {one.name} | {_predicted_ms(one.program, emitter, hardware):.3f} | "
+        f"{_left(one.program)} | {len(one.program.loops)} | {_handed_on(one.program)} |"
+        for one in found
+    ]
+
+
+def _predicted_ms(program: Program, emitter: CudaEmitter, hardware: Hardware) -> float:
+    lines = (step for step in program.steps if isinstance(step, PlanLine))
+    total = sum(line_ms(line, hardware) for line in lines)
+    for loop in program.loops:
+        ways = emitter.strategies(loop, hardware)
+        total += min(emitter.predicted_ms(loop, way, hardware) for way in ways)
+    return total
+
+
+def _left(program: Program) -> str:
+    lines = (step for step in program.steps if isinstance(step, PlanLine))
+    return ", ".join(one.operator.split(".")[1] for one in lines if one.cost_bytes) or "-"
+
+
+def _handed_on(program: Program) -> str:
+    """Tensors of more than a megabyte that a loop reads and another step made."""
+    made = {name for step in program.steps if isinstance(step, PlanLine) for name in step.makes}
+    made |= {store.access.buffer for loop in program.loops for store in loop.stores}
+    read = {s.access.buffer for loop in program.loops for s in loop.body if s.access is not None}
+    sizes = {
+        name: prod(program.buffer(name).shape) * program.buffer(name).dtype.itemsize_bytes / 1e6
+        for name in sorted(made & read)
+    }
+    return ", ".join(f"{name} {size:.0f}" for name, size in sizes.items() if size > 1) or "-"
+
+
 def main() -> None:
     """Do what the first word says."""
     words = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    words.add_argument("what", choices=("plan", "run", "table"))
+    words.add_argument("what", choices=("plan", "run", "table", "steps"))
     words.add_argument("source", type=Path)
     words.add_argument("output", type=Path, nargs="?", default=Path("candidates.jsonl"))
     words.add_argument("--hardware", default="h200")
@@ -191,7 +254,7 @@ def main() -> None:
     if options.what == "run":
         asyncio.run(run(options))
     else:
-        {"plan": plan, "table": table}[options.what](options)
+        {"plan": plan, "table": table, "steps": steps}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import product
+from itertools import permutations, product
 from math import prod
 
 from kernelwright.tools.codegen.ir.loops import (
@@ -96,6 +96,11 @@ class Contraction(Value):
     epilogue: tuple[Stmt, ...]
     stores: tuple[Store, ...]
     is_tf32: bool = False
+
+    @property
+    def folds(self) -> tuple[Stmt, ...]:
+        """What the epilogue reduces over rows or columns, in order."""
+        return tuple(stmt for stmt in self.epilogue if stmt.op == "fold")
 
     @property
     def batches(self) -> int:
@@ -209,6 +214,8 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
         "columns": varies[right] - varies[left],
     }
     groups = {side: _group(loop.outer, names, guides) for side, names in sides.items()}
+    folded = _folded(loop)  # lies together
+    groups = {k: tuple(sorted(v, key=lambda one: one.name in folded)) for k, v in groups.items()}
     operand_left, operand_right = _operand(loop, left), _operand(loop, right)
     walks = [*operand_left.loads, *operand_right.loads]
     return Contraction(
@@ -303,18 +310,23 @@ def with_merged_axes(loop: Loop) -> Loop:
     return loop
 
 
+def _folded(loop: Loop) -> frozenset[str]:
+    return frozenset(name for stmt in loop.body for name in stmt.along)
+
+
 def _mergeable(loop: Loop, counted: set[str]) -> tuple[Axis, Axis] | None:
+    folded = _folded(loop)
     every = [stmt.access for stmt in loop.body if stmt.access is not None]
     every += [store.access for store in loop.stores]
     for axes in (loop.outer, loop.inner):
         free = [axis for axis in axes if axis.name not in counted]
-        for high in free:
-            for low in free:
-                if high is not low and all(
-                    walked_as_one(access.step(high.name), access.step(low.name), low.size)
-                    for access in every
-                ):
-                    return high, low
+        for high, low in permutations(free, 2):
+            alike = (high.name in folded) == (low.name in folded)
+            if alike and all(
+                walked_as_one(access.step(high.name), access.step(low.name), low.size)
+                for access in every
+            ):
+                return high, low
     return None
 
 
@@ -329,10 +341,12 @@ def _without_axis(loop: Loop, name: str, sizes: Mapping[str, int]) -> Loop:
         strides = tuple(stride for stride in access.strides if stride.by != name)
         return access.model_copy(update={"strides": strides})
 
-    body = tuple(
-        stmt.model_copy(update={"access": moved(stmt.access)}) if stmt.access else stmt
-        for stmt in loop.body
-    )
+    def changed(stmt: Stmt) -> Stmt:
+        access = moved(stmt.access) if stmt.access else None
+        along = tuple(one for one in stmt.along if one != name)
+        return stmt.model_copy(update={"access": access, "along": along})
+
+    body = tuple(map(changed, loop.body))
     stores = tuple(s.model_copy(update={"access": moved(s.access)}) for s in loop.stores)
     return loop.model_copy(
         update={"outer": axes(loop.outer), "inner": axes(loop.inner), "body": body,

@@ -114,7 +114,7 @@ def _softmax_pairs(loop: Loop) -> list[tuple[Stmt, Stmt]]:
     defined = {stmt.name: stmt for stmt in loop.body}
     pairs: dict[str, tuple[Stmt, Stmt]] = {}
     for total in loop.body:
-        if total.reduce is not ReduceKind.SUM:
+        if total.op != "reduce" or total.reduce is not ReduceKind.SUM:
             continue
         power = defined.get(total.args[0])
         shifted = defined.get(power.args[0]) if power and power.op == "exp" else None
@@ -142,7 +142,8 @@ def moments(loop: Loop) -> Loop | None:
 
 def _mean_of_squares(loop: Loop, defined: Mapping[str, Stmt], squares: Stmt) -> Stmt | None:
     """The statement of the mean that `squares` sums distances from."""
-    square = defined.get(squares.args[0]) if squares.reduce is ReduceKind.SUM else None
+    is_sum = squares.op == "reduce" and squares.reduce is ReduceKind.SUM
+    square = defined.get(squares.args[0]) if is_sum else None
     distance = defined.get(square.args[0]) if square and square.op == "square" else None
     if distance is None or distance.op != "sub":
         return None

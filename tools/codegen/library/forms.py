@@ -272,14 +272,18 @@ def _products_program(lowerings: Lowerings) -> Program | None:
 
 
 def _with_fewer_calls(
-    lowerings: Lowerings, operators: Collection[str], *, convolutions: bool = False
+    lowerings: Lowerings,
+    operators: Collection[str],
+    *,
+    convolutions: bool = False,
+    folds: bool = False,
 ) -> Program | None:
     """Products as loops, where the library is then asked for fewer of these operators."""
     before = _calls(lowerings.plain, operators)
     if not before:
         return None
     changed, parameters = lowerings.changed, lowerings.parameters
-    program = lower(changed, parameters, products=True, convolutions=convolutions)
+    program = lower(changed, parameters, products=True, convolutions=convolutions, folds=folds)
     return program if _calls(program, operators) < before else None
 
 
@@ -336,6 +340,36 @@ def _convolutions_idea(lowerings: Lowerings) -> Strategy:
 CONVOLUTIONS_FORM = FormKind(_CONVOLUTIONS, "V", _convolutions_program, _convolutions_idea)
 
 
+_FOLDED = "folded_convolutions"
+
+
+def _folded_program(lowerings: Lowerings) -> Program | None:
+    program = _with_fewer_calls(lowerings, {_CONVOLUTION}, convolutions=True, folds=True)
+    if program is None:
+        return None
+    found = with_epilogues(program, lowerings.takes, folds=True)
+    folds = any(stmt.op == "fold" for loop in found.loops for stmt in loop.body)
+    return found if folds else None
+
+
+def _folded_idea(lowerings: Lowerings) -> Strategy:
+    plain = _convolutions_idea(lowerings)
+    return plain.model_copy(
+        update={
+            "name": _FOLDED,
+            "title": f"convolutions reduced where they are made{lowerings.after}",
+            "mechanism": f"{plain.mechanism} What reduces over output channels, or over the blocks "
+            "that a transposed convolution makes, does so while a tile has them at hand.",
+            "reason": "a tensor that is only reduced is never stored; it pays where passes over a "
+            "tile's results take less than the tensor's way through memory",
+            "memory": "packed inputs, reduced outputs",
+        }
+    )
+
+
+FOLDED_FORM = FormKind(_FOLDED, "W", _folded_program, _folded_idea)
+
+
 FORM_KINDS: tuple[FormKind, ...] = (
     AS_WRITTEN_FORM,
     ALGEBRA_FORM,
@@ -343,6 +377,7 @@ FORM_KINDS: tuple[FormKind, ...] = (
     CHANNELS_LAST_FORM,
     PRODUCTS_FORM,
     CONVOLUTIONS_FORM,
+    FOLDED_FORM,
 )
 
 

@@ -29,6 +29,7 @@ from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.library.forms import (
     CONVOLUTIONS_FORM,
+    FOLDED_FORM,
     FORM_KINDS,
     PRODUCTS_FORM,
     Form,
@@ -200,7 +201,8 @@ def repertoire_for(
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
     without = () if writes.multiplies else (PRODUCTS_FORM,)
-    without = without if writes.convolves(hardware) else (*without, CONVOLUTIONS_FORM)
+    if not writes.convolves(hardware):
+        without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM)
     kinds = [kind for kind in FORM_KINDS if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 

@@ -39,6 +39,7 @@ from kernelwright.tools.codegen.lower.operators.library import (
     without_bias,
 )
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
+from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
 from kernelwright.tools.codegen.lower.operators.reductions import PRODUCTS, REDUCTIONS
 from kernelwright.tools.codegen.lower.operators.resampling import RESAMPLING
 from kernelwright.tools.codegen.lower.operators.scans import WIDENED
@@ -55,6 +56,7 @@ def translate(
     channels_last: bool = False,
     products: bool = False,
     convolutions: bool = False,
+    folds: bool = False,
 ) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
@@ -66,6 +68,7 @@ def translate(
         products=products,
         convolutions=convolutions,
         is_tf32=graph.is_tf32,
+        pooled=pooled_by(graph) if folds else {},
     )
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
@@ -260,6 +263,7 @@ def lower(
     one_pass: bool = False,
     products: bool = False,
     convolutions: bool = False,
+    folds: bool = False,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -271,13 +275,13 @@ def lower(
         one_pass: whether windows over normalised rows compute the rows' statistics themselves.
         products: whether products of matrices are loops, with what surrounds them fused.
         convolutions: whether convolutions are; they are products too.
+        folds: whether windows that take whole what convolutions make are reductions over blocks.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
     """
-    context = translate(
-        graph, channels_last=channels_last, products=products, convolutions=convolutions
-    )
+    products_in = {"products": products, "convolutions": convolutions, "folds": folds}
+    context = translate(graph, channels_last=channels_last, **products_in)
     returned = [_returned(context, name) for name in graph.outputs]
     updates = [
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations

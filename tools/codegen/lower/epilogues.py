@@ -179,7 +179,7 @@ class _Joining:
     names: dict[str, str] = field(default_factory=dict, init=False)
 
     def loop(self) -> Loop | None:
-        """Both as one; None where a reduction would need positions that are cut off."""
+        """Both as one; None where a reduction is over nothing, or over what is cut off."""
         inner = [self.places[axis.name] for axis in self.reader.inner]
         if any(place.is_cut for place in inner):
             return None
@@ -187,6 +187,8 @@ class _Joining:
         cut = [name for name, place in self.places.items() if place.is_cut]
         inside = self._joined([self._below(name, self.places[name].size) for name in cut])
         along = tuple(term.by for place in inner for term in place.terms)
+        if inner and not along:
+            return None
         for stmt in self.reader.body:
             self._take(stmt, inside, along)
         stores = tuple(self._stored(store, inside) for store in self.reader.stores)

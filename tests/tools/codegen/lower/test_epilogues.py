@@ -28,7 +28,7 @@ def _turned(recorder: Any) -> str:
 
 def _program(recorder: Any, interpret: Interpret, *outputs: str, folds: bool = False) -> Program:
     """Lowered, and right."""
-    program = lower(recorder.graph(*outputs), products=True, convolutions=True)
+    program = lower(recorder.graph(*outputs), products=True, convolutions=True, folds=folds)
     found = with_epilogues(program, lambda loop: True, folds=folds)
     results, _ = interpret(found, list(recorder.inputs.values()), {})
     for mine, name in zip(results, outputs, strict=True):
@@ -77,3 +77,24 @@ def test_a_softmax_over_channels_is_two_folds(
     program = _program(made, interpret, made.call("_softmax.default", out, 1, False), folds=True)
     (loop,) = program.loops
     assert [s.reduce for s in loop.body if s.op == "fold"] == ["max", "sum"]
+
+
+WINDOWS = {
+    "plain": (torch.randn(2, 6, 11, 15), torch.randn(5, 6, 3, 2), [1, 1], [1, 0], False),
+    "turned": (torch.randn(2, 6, 9, 12), torch.randn(6, 5, 3, 4), [1, 1], [1, 1], True),
+    "turned by steps": (torch.randn(2, 6, 9, 12), torch.randn(6, 5, 3, 3), [2, 2], [1, 1], True),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_behind_a_convolution_become_folds_over_blocks(
+    recorder: Callable[[], Any], interpret: Interpret, name: str
+) -> None:
+    x, weight, steps, low, turned = WINDOWS[name]
+    made = recorder()
+    out = _convolved(made, x, weight, steps, low, [1, 1], turned, [0, 0], 1)
+    out = made.call("sigmoid.default", made.call("mul.Tensor", out, made.call("tanh.default", out)))
+    out = made.call("avg_pool2d.default", out, [2, 2])
+    program = _program(made, interpret, made.call("exp.default", out), folds=True)
+    (loop,) = program.loops
+    assert [one.reduce for one in loop.body if one.op == "fold"] == ["sum"]

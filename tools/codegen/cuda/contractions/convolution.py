@@ -29,6 +29,7 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
+from kernelwright.tools.codegen.cuda.contractions.folds import Folding, FoldPrinter, folding_of
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.split import LONGEST
 from kernelwright.tools.codegen.cuda.contractions.window_code import BUNDLE, WindowCode
@@ -42,10 +43,12 @@ from kernelwright.tools.codegen.cuda.contractions.window_ways import (
     Choice,
     Layout,
     choices,
+    flops_of_result,
     hertz,
     is_scaled,
     kept_loads,
     most_stages,
+    other_side,
     others,
     packing_cycles,
     sampled_runs,
@@ -66,7 +69,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
+from kernelwright.tools.codegen.ir.roofline import loop_bytes
 from kernelwright.tools.types import DType
 
 CONVOLUTION, SPLIT_CONVOLUTION = "wgmma_windows", "wgmma_windows_split"
@@ -122,7 +125,17 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
 
 
 def _kinds(case: Case, contraction: Contraction) -> list[_Kind]:
-    """The strategies that a product has; none where windows read no factor."""
+    """The strategies that a product has, with a tile that holds what it folds."""
+    found = _multiplying(case, contraction)
+    if found and contraction.folds:
+        side = side_of(contraction)
+        folding = folding_of(contraction, other_side(side))
+        return [one for one in found if folding and choices(case, contraction, one.parts)]
+    return found
+
+
+def _multiplying(case: Case, contraction: Contraction) -> list[_Kind]:
+    """Those that multiply what it multiplies; none where windows read no factor."""
     if case.hardware.architecture != _ARCHITECTURE or contraction.dtype is not DType.FLOAT32:
         return []
     scaled = is_scaled(contraction)
@@ -181,7 +194,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     written = loop_bytes(case.loop)[1] / (case.hardware.bandwidth_gb_s * 0.9e9)
     seconds = packing / rate + max((best.cycles - packing) / rate, written)
     # Few warps have a result at hand: what is done to it overlaps with little else.
-    done = sum(statement_flops(stmt) for stmt in contraction.epilogue)
+    done = flops_of_result(case, contraction)
     results = contraction.batches * contraction.m * contraction.n
     seconds += done * results / (case.hardware.fp32_tflops * 1e12)
     return seconds * 1e3 + strategy.launches * case.hardware.launch_us / 1e3
@@ -197,7 +210,7 @@ def _tunables(case: Case, contraction: Contraction, prefix: str, chosen: Choice)
     tunables.add("REUSE", (best.reuse, *layout.reuses))
     tunables.add("HELD", (int(best.held), 1 - int(best.held)))
     tunables.add("STAGES", (most_stages(case, layout, best), 3, 4, 6, 2))
-    tunables.add("SPAN", SPANS)
+    tunables.add("SPAN", layout.folding.spans(SPANS) if layout.folding else SPANS)
     # Twice as many sums for one group less, from 64 for four on.
     often = f"({{GROUPS}} * {{GROUPS}} - 3 * {{GROUPS}} + 4) // 2 * {layout.parts}"
     tunables.require(f"({{TILE}} // 64000) * ({{TILE}} % 1000) * {often} <= {MOST_SUMS[2]}")
@@ -244,22 +257,15 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     printer, whole = ElementPrinter(case.loop, contraction), windows_of(contraction)
     assert whole is not None
     tunables = _tunables(case, contraction, prefix, chosen)
-    by_columns = is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
-    if not by_columns:
+    folding, across = layout.folding, other_side(side)
+    by_columns = not folding and is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
+    if not by_columns and not folding:
         # Of 15 pairs of settings on an H200 two were faster so, by a fifth, and 13 slower.
         tunables.add("TOGETHER", (0, 1))
     stored_lines, stored_offset = _stored(printer, contraction)
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
     kept = kept_loads(case, contraction, side)
-    known = {one.name: f"kept_{one.name}[first_column + of_column]" for one in kept}
-    epilogue = printer.epilogue("whole", known=known)
-    across = "column" if is_left else "row"
-    stored_beside = min(4, printer.width_of_epilogue(across))
-    neighbour = "n + k" if stored_beside > 1 else "n"
-    of_four = {one.name: f"four_{one.name}[{neighbour}]" for one in kept}
-    epilogue_of_four = printer.epilogue(
-        f"whole[{neighbour}]", along=across, width=stored_beside, known=of_four
-    )
+    known = [one.name for one in kept]
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch, layout.parts)
     half = half_type(contraction) or DType.FLOAT16
     images = code.images if scaled else 0
@@ -280,12 +286,13 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         samples=every > 1, sampled=tunables.named("{EVERY}") if every > 1 else "1",
         margin=_MARGINS[layout.parts],
         by_columns=by_columns, beside=_beside(contraction, layout),
-        stored_lines=stored_lines, stored_offset=stored_offset, kept=[one.name for one in kept],
+        stored_lines=stored_lines, stored_offset=stored_offset, kept=known,
         kept_values=printer.loaded(kept, across), summands=contraction.k, other_side=across,
         other=other,
-        epilogue=epilogue, epilogue_of_four=epilogue_of_four, stored_beside=stored_beside,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),
+        **(_folded(printer, contraction, folding, known) if folding else
+           _leaving(printer, across, known)),
     )  # fmt: skip
     arguments = [*_arguments(contraction, layout, tunables, prefix, scaled)]
     arguments += contraction_arguments(contraction)
@@ -299,6 +306,36 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     text, plan = complete(source, arguments, launches)
     lines = _allocations(contraction, layout, tunables, prefix, half, sides, images)
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+
+
+def _leaving(printer: ElementPrinter, across: str, kept: Sequence[str]) -> dict[str, object]:
+    """What is done to results, one by one and four at a time."""
+    known = {name: f"kept_{name}[first_column + of_column]" for name in kept}
+    beside = min(4, printer.width_of_epilogue(across))
+    neighbour = "n + k" if beside > 1 else "n"
+    of_four = {name: f"four_{name}[{neighbour}]" for name in kept}
+    return {
+        "epilogue": printer.epilogue("whole", known=known),
+        "epilogue_of_four": printer.epilogue(
+            f"whole[{neighbour}]", along=across, width=beside, known=of_four
+        ),
+        "stored_beside": beside,
+        "passes": (),
+    }
+
+
+def _folded(
+    printer: ElementPrinter, contraction: Contraction, folding: Folding, kept: Sequence[str]
+) -> dict[str, object]:
+    """What is done to them where columns are reduced first."""
+    known = {name: f"four_{name}[n]" for name in kept}
+    folds = FoldPrinter(printer, contraction, "whole[n]", known)
+    once = folds.stored_once()
+    return {
+        "passes": folds.passes(),
+        "stored_once": once.lines() if once is not None else (),
+        "fold_columns": 0 if folding.is_whole else folding.columns,
+    }
 
 
 def _beside(contraction: Contraction, layout: Layout) -> int:
@@ -404,4 +441,5 @@ CONVOLUTION_FAMILY = ContractionFamily(
     _predicted_ms,
     _emit,
     slides_on=(_ARCHITECTURE,),
+    folds=True,
 )

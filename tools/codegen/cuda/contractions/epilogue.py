@@ -252,6 +252,22 @@ class ElementPrinter:
             width=width,
         )
 
+    def part(
+        self, total: str, wanted: Iterable[str], stores: Sequence[Store], known: Mapping[str, str]
+    ) -> Printed:
+        """Some of the epilogue's values, as `v_<statement>`, and some of its stores.
+
+        `total` is empty where nothing depends on the sum; `known` are values that the kernel has.
+        """
+        contraction = self._contraction
+        scope = _Scope(self, contraction.epilogue, tuple(stores), "", 1, known, tuple(wanted))
+        first = f"const {value_type(contraction.dtype)} v_{contraction.total} = {total};"
+        return Printed(
+            before=tuple(self._decoded(("batch", "row", "column"), scope)),
+            element=(*[first] * bool(total), *scope.elements(), *scope.stored_elements()),
+            after=(),
+        )
+
     def _decoded(self, sides: Sequence[str], scope: _Scope) -> list[str]:
         """Positions along the axes that a scope uses, from the linear ones."""
         lines = []
@@ -308,6 +324,7 @@ class _Scope:
     along: str
     width: int
     known: Mapping[str, str] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
 
     @cached_property
     def used(self) -> frozenset[str]:
@@ -345,16 +362,18 @@ class _Scope:
         ]
 
     def _needed(self) -> list[Stmt]:
-        """What the stores need, in order; all of a scope that stores nothing."""
-        if not self.stores:
+        """What is wanted and what the stores need, in order; all of a scope that has neither."""
+        if not self.stores and not self.wanted:
             return [*self.body]
         wanted = {name for store in self.stores for name in (store.value, store.when)}
+        wanted |= {*self.wanted}
         wanted |= {stride.by for store in self.stores for stride in store.access.strides}
         found: list[Stmt] = []
         for stmt in reversed(self.body):
             if stmt.name in wanted:
                 found.append(stmt)
-                wanted |= self.printer.statements.read_by(stmt)
+                if stmt.name not in self.known:
+                    wanted |= self.printer.statements.read_by(stmt)
         return found[::-1]
 
     def _value(self, stmt: Stmt) -> str:

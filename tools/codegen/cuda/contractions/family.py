@@ -28,7 +28,8 @@ class ContractionFamily:
     `takes` says how well it fits, `propose` the ways, `predicted` the milliseconds to expect of
     one of them and `printed` its source under a name and a prefix. On the architectures of
     `slides_on` it has a layout for factors that windows read; all others read each element as often
-    as windows do, and stand back where there is one.
+    as windows do, and stand back where there is one. Those with `folds` print epilogues that reduce
+    results.
     """
 
     names: tuple[str, ...]
@@ -39,11 +40,12 @@ class ContractionFamily:
     rewrites: tuple[LoopRewrite, ...] = ()
     graph_rewrites: tuple[GraphRewrite, ...] = ()
     slides_on: tuple[str, ...] = ()
+    folds: bool = False
 
     def fit(self, case: Case, /) -> Fit:
         """What `takes` says of a product; no other node fits."""
         found = case.contraction if isinstance(case.node, Loop) else None
-        if found is None:
+        if found is None or (found.folds and not self.folds):
             return Fit.NO
         fit = self.takes(case, found)
         stands_back = fit > Fit.LAST_RESORT and not self.slides_on and _has_windows(found)

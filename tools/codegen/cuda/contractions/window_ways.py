@@ -14,11 +14,12 @@ from functools import cached_property, lru_cache
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.folds import Folding, FoldPrinter, folding_of
 from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Windows, windows_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Stmt
 from kernelwright.tools.codegen.ir.contraction import Contraction
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
+from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
 from kernelwright.tools.types import DType
 
 # Rows (outputs) by columns of a tile, which one warpgroup multiplies.
@@ -82,13 +83,16 @@ class Layout:
     """One way to pack and to step: which taps are channels, how wide lines are.
 
     `parts` are the halves that an element is written as, `kept` the floats that each warp keeps of
-    a column of its tile: its power of two, and what the epilogue reads of it.
+    a column of its tile: its power of two, and what the epilogue reads of it. `passes` is how often
+    it goes through a tile's results, one that stores nothing counted as less.
     """
 
     windows: Windows
     line: int
     parts: int = 1
     kept: int = 1
+    folding: Folding | None = None
+    passes: float = 1.0
 
     @property
     def products(self) -> int:
@@ -174,7 +178,7 @@ def others(contraction: Contraction, side: str) -> int:
 def kept_loads(case: Case, contraction: Contraction, side: str) -> tuple[Stmt, ...]:
     """What the epilogue reads of each column of the product, as far as there is room for it."""
     printer = ElementPrinter(case.loop, contraction)
-    return printer.loads_of("column" if side == "left" else "row")[:_MOST_KEPT]
+    return printer.loads_of(other_side(side))[:_MOST_KEPT]
 
 
 # Thousands of ways are looked at, and a planner asks about the same loop again and again.
@@ -190,10 +194,12 @@ def choices(case: Case, contraction: Contraction, parts: int = 1) -> tuple[Choic
     side, ways = found
     n, batches = others(contraction, side), contraction.batches
     kept = int(is_scaled(contraction)) + len(kept_loads(case, contraction, side))
+    folding, passes = _folded(case, contraction, side)
     listed: list[Choice] = []
     for windows in ways:
         lines = [line for line in _LINES if line == 16 or windows.width > line // 2]
-        for layout in (Layout(windows, line, parts, kept) for line in lines):
+        for line in lines:
+            layout = Layout(windows, line, parts, kept, folding, passes)
             packing = packing_cycles(case, contraction, layout)
             listed += tiled(case, layout, n, batches, packing)[:1]
     return tuple(sorted(listed, key=lambda one: one.cycles))
@@ -204,6 +210,7 @@ def tiled(case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0
     ways = (
         Way(tile, reuse, groups, held)
         for tile in TILES
+        if layout.folding is None or layout.folding.fits(tile[1])
         for groups, most in MOST_SUMS.items()
         if tile[0] // 64 * tile[1] * layout.parts <= most
         for reuse in layout.reuses
@@ -216,6 +223,32 @@ def tiled(case: Case, layout: Layout, n: int, batches: int, packing: float = 0.0
         if layout.room(way, 2) <= case.shared_bytes
     ]
     return sorted(found, key=lambda one: one.cycles)
+
+
+def _folded(case: Case, contraction: Contraction, side: str) -> tuple[Folding | None, float]:
+    """How results are folded, and the passes over them."""
+    if not contraction.folds:
+        return None, 1.0
+    shares = [one.share for one in _folds(case, contraction).passes()]
+    folding = folding_of(contraction, other_side(side))
+    at_once = folding is not None and folding.is_of_lane
+    return folding, max(shares) if at_once else sum(shares)
+
+
+def _folds(case: Case, contraction: Contraction) -> FoldPrinter:
+    return FoldPrinter(ElementPrinter(case.loop, contraction), contraction, "0", {})
+
+
+def flops_of_result(case: Case, contraction: Contraction) -> int:
+    """Arithmetic of what is done to one result."""
+    if contraction.folds:
+        return _folds(case, contraction).flops()
+    return sum(statement_flops(stmt) for stmt in contraction.epilogue)
+
+
+def other_side(side: str) -> str:
+    """What the other factor's side is called, by whose positions tiles have columns."""
+    return "column" if side == "left" else "row"
 
 
 def side_of(contraction: Contraction) -> str:
@@ -245,12 +278,13 @@ def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float
     # A stage is asked for again when its products are over.
     step = max(step, (_ARRIVAL + 2 * step) / most_stages(case, layout, way))
     summed = layout.steps(way.reuse) * step
-    stored = rows * columns / 128 * _STORED
+    results = rows * columns * layout.passes
+    stored = results / 128 * _STORED
     rate = _MOST_STORED * (_PAIRED if rows % 128 == 0 else 1.0)
     read = products * (64 + columns) * 32 + brought
     leaving = _LEAVING * (1.0 if rows % 128 == 0 else _ALONE)
-    shared = (layout.steps(way.reuse) * read) / _SHARED_RATE + rows * columns / 32 * leaving
-    of_tile = max(summed, (summed + stored) / way.groups, shared, rows * columns / rate)
+    shared = (layout.steps(way.reuse) * read) / _SHARED_RATE + results / 32 * leaving
+    of_tile = max(summed, (summed + stored) / way.groups, shared, results / rate)
     blocks = case.multiprocessors // across * across if way.held else case.multiprocessors
     return -(-down * across // blocks) * of_tile
 

@@ -6,7 +6,7 @@ Also reads a node's arguments by position or name, as plain Python values.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -158,6 +158,14 @@ class Step:
         return frozenset(self.line.makes if self.line else ())
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """A node of windows, and how large these are."""
+
+    node: str
+    sizes: tuple[int, ...]
+
+
 @dataclass
 class Context:
     """The state of one translation.
@@ -166,6 +174,8 @@ class Context:
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
     `convolutions` for those; otherwise both stay with the library. `is_tf32` is the graph's.
+    `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
+    are reductions, and it makes blocks of their size.
     """
 
     pool: Pool = field(default_factory=Pool)
@@ -183,6 +193,7 @@ class Context:
     products: bool = False
     convolutions: bool = False
     is_tf32: bool = True
+    pooled: Mapping[str, Pooled] = field(default_factory=dict)
 
     @cached_property
     def ops(self) -> Ops:

@@ -19,7 +19,7 @@ Not here: convolutions in which no channel meets another (`sliding`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
@@ -46,8 +46,8 @@ class _Slide:
     """One dimension of outputs, `count` places of `block` each, and `taps` that every place sees.
 
     Place i and tap j read the input's position i x step + j x gap - low. Within the block position
-    r uses the weight's position (r + j x turn + start) / every, where that is a whole number of
-    the weight's `size`.
+    r uses the weight's position (r x lead + j x turn + start) / every, where that is a whole number
+    of the weight's `size`.
     """
 
     count: int
@@ -60,6 +60,7 @@ class _Slide:
     turn: int = 1
     start: int = 0
     every: int = 1
+    lead: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     out = node.out[0]
     if not context.convolutions or computed(out.dtype) is not DType.FLOAT32:
         raise UnlikeError("a convolution that stays with the library")
-    found = _read(context, arguments, out.shape[2:])
+    pooled = context.pooled.get(node.name)
+    found = _read(context, arguments, out.shape[2:], pooled.sizes if pooled else ())
     groups, outputs = found.weight.shape[:2]
     space = _space(context, found, (out.shape[0], groups, outputs))
     kept = _BEFORE + 2 * found.rank
@@ -114,7 +116,12 @@ def _keeps_float32(arguments: Arguments) -> bool:
     return arguments.flag(6) and arguments.integer(8) > 1 and steps
 
 
-def _read(context: Context, arguments: Arguments, outputs_shape: tuple[int, ...]) -> _Convolution:
+def _read(
+    context: Context,
+    arguments: Arguments,
+    outputs_shape: tuple[int, ...],
+    windows: tuple[int, ...],
+) -> _Convolution:
     x, weight = (context.value(arguments.tensor(at)) for at in (0, 1))
     rank, groups, transposed = len(weight.dims) - 2, arguments.integer(8), arguments.flag(6)
     if len(x.dims) != rank + 2:
@@ -122,7 +129,7 @@ def _read(context: Context, arguments: Arguments, outputs_shape: tuple[int, ...]
     numbers = (each(arguments.integers(at), rank) for at in (3, 4, 5))
     slide = _turned if transposed else _plain
     sides = zip(outputs_shape, weight.shape[2:], *numbers, strict=True)
-    slides = tuple(slide(*side) for side in sides)
+    slides = _in_blocks([slide(*side) for side in sides], windows)
     outputs = weight.shape[1] if transposed else weight.shape[0] // groups
     inputs = x.shape[1] // groups
     by_group = (groups, inputs, outputs) if transposed else (groups, outputs, inputs)
@@ -148,6 +155,28 @@ def _turned(outputs: int, size: int, step: int, low: int, gap: int) -> _Slide:
     start = low + step * (first + taps - 1)
     count, back = -(-outputs // step), first + taps - 1
     return _Slide(count, taps, 1, 1, back, size, step, -step, start, gap)
+
+
+def _in_blocks(slides: Sequence[_Slide], windows: Sequence[int]) -> tuple[_Slide, ...]:
+    """Slides that make a window's outputs together, where all of them can.
+
+    A block sees the inputs that any of its outputs does, each through weights of its own, zero for
+    those that others see alone.
+    """
+    if not windows or any(
+        slide.block == 1 and size > 1 and (slide.step > 1 or slide.gap > 1)
+        for slide, size in zip(slides, windows, strict=True)
+    ):
+        return tuple(slides)
+    return tuple(
+        replace(
+            slide, count=-(-slide.count // size), taps=slide.taps + size - 1, step=size,
+            block=size, lead=-slide.turn,
+        )
+        if slide.block == 1
+        else slide
+        for slide, size in zip(slides, windows, strict=True)
+    )  # fmt: skip
 
 
 def _held(context: Context, view: View, shape: Sequence[int]) -> View:
@@ -242,7 +271,7 @@ def _weight(context: Context, found: _Convolution, space: Space) -> Expr:
     for at, slide in enumerate(found.slides):
         atom = _atom(found.weight, _BEFORE + at)
         _, block, taps = _axes(found, space, at)
-        moves = [*_steps(block, 1), *_steps(taps, slide.turn)]
+        moves = [*_steps(block, slide.lead), *_steps(taps, slide.turn)]
         place = _position(context, moves, slide.start)
         inside.within(place, moves, slide.start, (slide.size - 1) * slide.every + 1)
         if slide.every == 1:

@@ -178,7 +178,8 @@ def _divisor(context: Context, space: Space, sliding: Sliding, counted: bool) ->
 def _reduced(context: Context, node: Node, sliding: Sliding, kind: str, divisor: float) -> bool:
     """A reduction over the windows where outputs share nothing and windows are large."""
     few = math.prod(window.size for window in sliding.windows) <= MOST_POSITIONS
-    found = None if few else sliding.apart()
+    asked = any(one.node == node.name for one in context.pooled.values())
+    found = sliding.apart() if asked or not few else None
     if found is None:
         return False
     space, inner, where = found

@@ -1,0 +1,238 @@
+"""Convolutions whose results are reduced where they are made, on emulated tensor cores."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION, SPLIT_CONVOLUTION
+from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages import with_settings as with_values
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Setting, Task, TracePolicy
+
+FOLDED = "folded_convolutions"
+FILE = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.{conv}
+        self.bias = torch.nn.Parameter(torch.randn({bias}))
+
+    def forward(self, x):
+        return {returned}
+
+def get_inputs():
+    torch.manual_seed(1)
+    return [torch.randn({shape})]
+"""
+# The module, the input's shape, the shape of another weight, and what is returned.
+MODULES: dict[str, tuple[str, str, str, str]] = {
+    # All columns of a tile, some of them beyond the product's.
+    "least": (
+        "Conv2d(16, 40, 3)", "2, 16, 11, 13", "40, 1, 1",
+        "torch.tanh((self.conv(x) * self.bias).amin(1, keepdim=True))",
+    ),
+    # A fold a block of outputs, which are fewer than blocks hold; 24 columns a fold leave warps no
+    # more than 8 at a time.
+    "log_sum": (
+        "ConvTranspose3d(3, 24, 3, stride=2, padding=1)", "2, 3, 4, 5, 6", "1, 1, 1, 1",
+        "F.hardswish(torch.logsumexp(self.conv(x), 1, keepdim=True)) - self.bias",
+    ),
+    # Three passes.
+    "softmax": (
+        "ConvTranspose2d(16, 32, 4, stride=2, padding=1)", "2, 16, 7, 9", "32, 1, 1",
+        "torch.sigmoid(F.softmax(self.conv(x), 1) + self.bias)",
+    ),
+    # Windows of what blocks hold, which is more than there is, and of blocks made for them.
+    "blocks": (
+        "ConvTranspose3d(3, 16, 3, stride=2, padding=1)", "2, 3, 4, 5, 6", "16, 1, 1, 1",
+        "F.max_pool3d(F.leaky_relu(self.conv(x)) * self.bias, 2)",
+    ),
+    "windows": (
+        "Conv2d(8, 24, 3, padding=1)", "2, 8, 15, 18", "24, 1, 1",
+        "F.avg_pool2d(torch.tanh(self.conv(x)), 4) - self.bias",
+    ),
+    # Four columns, which a lane has at once.
+    "fours": (
+        "Conv2d(8, 24, 3)", "2, 8, 17, 13", "24, 1, 1",
+        "F.silu(F.max_pool2d(F.hardswish(self.conv(x) - self.bias), 2))",
+    ),
+    # Both what is reduced and what it is reduced from.
+    "centred": (
+        "Conv1d(16, 32, 3, stride=2)", "3, 16, 65", "32, 1",
+        "(self.conv(x) - self.conv(x).mean(1, keepdim=True)) * self.bias",
+    ),
+}  # fmt: skip
+EXACT = " exact"
+_RULED_OUT = "torch.backends.cudnn.allow_tf32 = False\n\nclass Model"
+QUICK = ("least", f"softmax{EXACT}")
+# No tile of two parts has 192 columns.
+EVERY = (*MODULES, *(f"{name}{EXACT}" for name in MODULES if name != "log_sum"))
+MORE: tuple[dict[str, int], ...] = (
+    {}, {"TILE": 64192, "STAGES": 2}, {"SPAN": 32}, {"TILE": 128064, "HELD": 0},
+)  # fmt: skip
+
+
+@dataclass
+class Playable:
+    """A candidate's kernels as the emulator takes them."""
+
+    name: str
+    plan: str
+    emitted: Any
+    settings: dict[str, int]
+    library: list[Path] = field(default_factory=list)
+
+
+def _source(name: str) -> str:
+    conv, shape, bias, returned = MODULES[name.removesuffix(EXACT)]
+    source = FILE.format(conv=conv, shape=shape, bias=bias, returned=returned)
+    return source.replace("class Model", _RULED_OUT, 1) if name.endswith(EXACT) else source
+
+
+def _repertoire(source: str, hardware: Hardware) -> PlaybookRepertoire:
+    task = trace(source, "/tmp/folds.py", TracePolicy())
+    assert isinstance(task, Task), task
+    return repertoire_for(task, hardware)
+
+
+def _draft(source: str, hardware: Hardware, strategy: str) -> Any:
+    repertoire = _repertoire(source, hardware)
+    options = [one for one in repertoire.options() if one.form == FOLDED]
+    assert len({one.loop for one in options}) == 1, "everything is one loop"
+    assert strategy in [one.strategy.name for one in options]
+    return repertoire.draft({"form": FOLDED, options[0].loop: strategy})
+
+
+def _settings(kernel: str, more: dict[str, int]) -> list[Setting] | None:
+    """A complete setting; None where this kernel has no such."""
+    parsed = parse_kernel(kernel, "cuda")
+    names = {one.name.rsplit("_", 1)[1]: one for one in parsed.tunables}
+    if any(key not in names or value not in names[key].values for key, value in more.items()):
+        return None
+    chosen = [Setting(name=names[key].name, value=value) for key, value in more.items()]
+    return list(complete_settings(parsed, chosen))
+
+
+def _playable(name: str, hardware: Hardware, number: int, more: dict[str, int]) -> list[Playable]:
+    strategy = SPLIT_CONVOLUTION if name.endswith(EXACT) else CONVOLUTION
+    draft = _draft(_source(name), hardware, strategy)
+    settings = _settings(draft.kernel, more)
+    if settings is None:
+        return []
+    kernel, plan = (re.sub(r"\bWL", rf"F{number}WL", text) for text in (draft.kernel, draft.plan))
+    emitted = SimpleNamespace(source=kernel.replace('#include "kernelwright.cuh"\n', ""))
+    return [Playable(name, plan, emitted, {f"F{number}{s.name}": int(s.value) for s in settings})]
+
+
+@pytest.fixture(scope="module")
+def quick(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Playable]:
+    made = [one for at, n in enumerate(QUICK) for one in _playable(n, small_device, at, {})]
+    toolbox.compile_emulated(made, tmp_path_factory.mktemp("folds"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def every(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Playable]:
+    # Each meets the first setting and one more, in turn.
+    pairs = [(n, more) for at, n in enumerate(EVERY) for more in (MORE[0], MORE[1 + at % 3])]
+    made = [one for at, (n, m) in enumerate(pairs) for one in _playable(n, small_device, at, m)]
+    toolbox.compile_emulated(made, tmp_path_factory.mktemp("all_folds"))
+    return made
+
+
+def _run(toolbox: SimpleNamespace, one: Playable, model: torch.nn.Module, x: torch.Tensor) -> Any:
+    words = toolbox.Emulated(ctypes.CDLL(str(one.library[0])), {}, one.settings).names()
+    words["weights"] = {name: value.detach().clone() for name, value in model.named_parameters()}
+    exec(one.plan, words)
+    return words["forward"](x)
+
+
+def _module(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    space: dict[str, Any] = {}
+    exec(_source(name.removesuffix(EXACT)), space)
+    (x,) = space["get_inputs"]()
+    return space["Model"](), x
+
+
+def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
+    model, x = _module(name)
+    with torch.no_grad():
+        wanted = _module(name)[0].double()(x.double())
+    off = (2e-6 if name.endswith(EXACT) else 1e-3) * float(wanted.abs().max())
+    mine = [one for one in made if one.name == name]
+    assert mine
+    for one in mine:
+        found = _run(toolbox, one, model, x).double()
+        torch.testing.assert_close(found, wanted, rtol=0, atol=off, msg=str(one.settings))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_results_are_reduced_where_they_are_made(
+    toolbox: SimpleNamespace, quick: list[Playable], name: str
+) -> None:
+    _compare(toolbox, quick, name)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", EVERY)
+def test_every_fold_in_several_settings(
+    toolbox: SimpleNamespace, every: list[Playable], name: str
+) -> None:
+    _compare(toolbox, every, name)
+
+
+@pytest.mark.parametrize("name", ["least", f"softmax{EXACT}"])
+def test_what_halves_cannot_hold_is_reduced_as_it_should_be(
+    toolbox: SimpleNamespace, quick: list[Playable], name: str
+) -> None:
+    """Images 1e30 apart, pixels far apart within one, an infinity and NaN."""
+    model, x = _module(name)
+    x[0] *= 1e-30
+    x[1, :, 4:] *= 1e-12
+    if name == "least":  # zero weights of a block's other outputs would spread these
+        x[1, 3, 6, 5], x[1, 7, 2, 6] = float("inf"), float("nan")
+    (one,) = (one for one in quick if one.name == name)
+    found = _run(toolbox, one, model, x)
+    with torch.no_grad():
+        wanted = model(x)
+    bound = 2e-6 if name.endswith(EXACT) else 2e-3
+    torch.testing.assert_close(found, wanted, rtol=bound, atol=bound, equal_nan=True)
+
+
+def test_a_fold_that_no_tile_holds_is_no_form(small_device: Hardware) -> None:
+    source = _source("least").replace("40", "300")
+    assert FOLDED not in {one.form for one in _repertoire(source, small_device).options()}
+
+
+@pytest.mark.parametrize("name", ["least", pytest.param("log_sum", marks=pytest.mark.exhaustive)])
+async def test_folds_stay_in_registers(toolbox: SimpleNamespace, name: str) -> None:
+    source = _source(name).replace("2, 16, 11, 13", "64, 16, 256, 256").replace("40", "128")
+    source = source.replace("2, 3, 4, 5, 6", "64, 3, 16, 32, 32").replace("randn", "empty")
+    draft = _draft(source, hardware_profile("H200"), CONVOLUTION)
+    candidate = new_candidate("cuda", draft.kernel, draft.plan)
+    candidate = with_values(candidate, complete_settings(parse_kernel(draft.kernel, "cuda"), []))
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+    assert isinstance(built, Built), built
+    assert not any(report.spill_bytes + report.stack_bytes for report in built.reports)
+    assert "serialized" not in built.log
+    assert not await toolbox.never_runs(built.artifact)
