@@ -19,6 +19,7 @@ from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS, loop_bytes
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
+from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
 from kernelwright.tools.types import Graph, Task
 
 # Percent of the bytes that a form in one pass may move, to be worth a look.
@@ -64,6 +65,11 @@ class Lowerings:
         if not slides(self.plain):
             return self.plain
         return lower(self.changed, self.parameters, one_pass=True)
+
+    @cached_property
+    def convolved(self) -> Program | None:
+        """Its convolutions as loops, where there are some."""
+        return _with_fewer_calls(self, {_CONVOLUTION}, convolutions=True)
 
     @property
     def moves_less(self) -> bool:
@@ -272,18 +278,14 @@ def _products_program(lowerings: Lowerings) -> Program | None:
 
 
 def _with_fewer_calls(
-    lowerings: Lowerings,
-    operators: Collection[str],
-    *,
-    convolutions: bool = False,
-    folds: bool = False,
+    lowerings: Lowerings, operators: Collection[str], *, convolutions: bool = False
 ) -> Program | None:
     """Products as loops, where the library is then asked for fewer of these operators."""
     before = _calls(lowerings.plain, operators)
     if not before:
         return None
     changed, parameters = lowerings.changed, lowerings.parameters
-    program = lower(changed, parameters, products=True, convolutions=convolutions, folds=folds)
+    program = lower(changed, parameters, products=True, convolutions=convolutions)
     return program if _calls(program, operators) < before else None
 
 
@@ -315,7 +317,7 @@ _CONVOLUTIONS = "convolutions"
 
 
 def _convolutions_program(lowerings: Lowerings) -> Program | None:
-    program = _with_fewer_calls(lowerings, {_CONVOLUTION}, convolutions=True)
+    program = lowerings.convolved
     return None if program is None else with_epilogues(program, lowerings.takes)
 
 
@@ -344,9 +346,13 @@ _FOLDED = "folded_convolutions"
 
 
 def _folded_program(lowerings: Lowerings) -> Program | None:
-    program = _with_fewer_calls(lowerings, {_CONVOLUTION}, convolutions=True, folds=True)
+    program = lowerings.convolved
     if program is None:
         return None
+    if pooled_by(lowerings.changed):
+        program = lower(
+            lowerings.changed, lowerings.parameters, products=True, convolutions=True, folds=True
+        )
     found = with_epilogues(program, lowerings.takes, folds=True)
     folds = any(stmt.op == "fold" for loop in found.loops for stmt in loop.body)
     return found if folds else None
