@@ -114,8 +114,58 @@ def joined(made: Loop, reader: Loop) -> Loop | None:
         return None
     if any(s.op in ("scan", "fold") or (s.reduce and s.reduce not in _FOLDED) for s in reader.body):
         return None
-    places = _places(made, reader, store.access, first)
+    made = _split_at(made, {one.step for one in first.strides})
+    places = _places(made, reader, made.stores[0].access, first)
     return None if places is None else _Joining(made, reader, places, store.value).loop()
+
+
+def _split_at(made: Loop, steps: set[int]) -> Loop:
+    """The product with its axes split where a reader's axes begin: neighbours may be merged."""
+    while True:
+        found = (
+            (axis, step // mine)
+            for axis in made.outer
+            for step in sorted(steps)
+            if (mine := made.stores[0].access.step(axis.name)) > 0
+            and mine < step < mine * axis.size
+            and step % mine == 0
+            and axis.size % (step // mine) == 0
+        )
+        pair = next(found, None)
+        if pair is None:
+            return made
+        made = _split(made, *pair)
+
+
+def _split(loop: Loop, axis: Axis, low: int) -> Loop:
+    """The loop with an axis as two, `low` positions of the second for one of the first."""
+    known = {one.name for one in (*loop.outer, *loop.inner)}
+    high = next(name for at in range(len(known) + 1) if (name := f"{axis.name}_{at}") not in known)
+
+    def moved(access: Access) -> Access:
+        step = access.step(axis.name)
+        more = (Stride(by=high, step=step * low),) if step else ()
+        return access.model_copy(update={"strides": (*access.strides, *more)})
+
+    body: list[Stmt] = []
+    for stmt in loop.body:
+        if stmt.op == "index" and stmt.args == (axis.name,):
+            parts = {name: f"{stmt.name}_{name}" for name in ("high", "low", "count", "far")}
+            body += [
+                stmt.model_copy(update={"name": parts["high"], "args": (high,)}),
+                stmt.model_copy(update={"name": parts["low"]}),
+                Stmt(name=parts["count"], op="const", dtype=stmt.dtype, value=low),
+                Stmt(name=parts["far"], op="mul", dtype=stmt.dtype,
+                     args=(parts["high"], parts["count"])),
+                stmt.model_copy(update={"op": "add", "args": (parts["far"], parts["low"])}),
+            ]  # fmt: skip
+        else:
+            access = moved(stmt.access) if stmt.access is not None else None
+            body.append(stmt.model_copy(update={"access": access}))
+    both = (Axis(name=high, size=axis.size // low), Axis(name=axis.name, size=low))
+    outer = tuple(n for one in loop.outer for n in (both if one is axis else (one,)))
+    stores = tuple(s.model_copy(update={"access": moved(s.access)}) for s in loop.stores)
+    return loop.model_copy(update={"outer": outer, "body": tuple(body), "stores": stores})
 
 
 @dataclass(frozen=True)

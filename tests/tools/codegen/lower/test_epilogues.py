@@ -81,6 +81,8 @@ def test_a_softmax_over_channels_is_two_folds(
 
 WINDOWS = {
     "plain": (torch.randn(2, 6, 11, 15), torch.randn(5, 6, 3, 2), [1, 1], [1, 0], False),
+    "channels": (torch.randn(2, 20, 12, 14), torch.randn(5, 20, 3, 3), [1, 1], [0, 0], False),
+    "strided": (torch.randn(2, 20, 12, 17), torch.randn(5, 20, 3, 3), [2, 1], [1, 0], False),
     "turned": (torch.randn(2, 6, 9, 12), torch.randn(6, 5, 3, 4), [1, 1], [1, 1], True),
     "turned by steps": (torch.randn(2, 6, 9, 12), torch.randn(6, 5, 3, 3), [2, 2], [1, 1], True),
 }

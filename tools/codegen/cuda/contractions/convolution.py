@@ -15,6 +15,9 @@ lower, which three products bring together (`wgmma_windows_split`). Sums begin f
 positions of the depth and are added to float32 totals, as in `split`. Where TF32 is allowed it
 comes second: what the library does is not known for certain, and the judge goes by what it sees.
 
+Results that are reduced over output channels or over windows of outputs are reduced before they
+are stored (`folds`), where a tile has all that this needs.
+
 Not here: factors that are computed on the way in, windows of one position in IEEE's float32
 (`split`), any other device than sm_90a.
 """
@@ -29,7 +32,11 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
-from kernelwright.tools.codegen.cuda.contractions.folds import Folding, FoldPrinter, folding_of
+from kernelwright.tools.codegen.cuda.contractions.folds import (
+    folded_values,
+    folding_of,
+    folds_in_turns,
+)
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.split import LONGEST
 from kernelwright.tools.codegen.cuda.contractions.window_code import BUNDLE, WindowCode
@@ -128,9 +135,12 @@ def _kinds(case: Case, contraction: Contraction) -> list[_Kind]:
     """The strategies that a product has, with a tile that holds what it folds."""
     found = _multiplying(case, contraction)
     if found and contraction.folds:
-        side = side_of(contraction)
-        folding = folding_of(contraction, other_side(side))
-        return [one for one in found if folding and choices(case, contraction, one.parts)]
+        known = windows_of(contraction)
+        assert known is not None
+        side, ways = known
+        in_turns = bool(ways[0].members) and folds_in_turns(contraction, ways[0])
+        fits = in_turns or folding_of(contraction, other_side(side)) is not None
+        return [one for one in found if fits and choices(case, contraction, one.parts)]
     return found
 
 
@@ -236,8 +246,10 @@ def _room(layout: Layout) -> str:
     depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
     kept = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
     kept = f"{layout.parts} * {kept}"
-    of_group = f"({{SPAN}} * {STRIP_BYTES} + ({{TILE}} % 1000) * {TILE_BYTES * layout.kept})"
-    beside = f"{{GROUPS}} * {of_group} + {ALIGNMENT_BYTES}"
+    of_group = f"{{SPAN}} * {STRIP_BYTES} + ({{TILE}} % 1000) * {TILE_BYTES * layout.kept}"
+    if layout.in_turns:
+        of_group += " + 4 * ({TILE} // 1000) * ({TILE} % 1000)"
+    beside = f"{{GROUPS}} * ({of_group}) + {ALIGNMENT_BYTES}"
     return f"{{STAGES}} * {layout.parts} * ({left}) + {kept} + {beside}"
 
 
@@ -258,8 +270,9 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     assert whole is not None
     tunables = _tunables(case, contraction, prefix, chosen)
     folding, across = layout.folding, other_side(side)
-    by_columns = not folding and is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
-    if not by_columns and not folding:
+    plain = not contraction.folds
+    by_columns = plain and is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
+    if not by_columns and plain:
         # Of 15 pairs of settings on an H200 two were faster so, by a fifth, and 13 slower.
         tunables.add("TOGETHER", (0, 1))
     stored_lines, stored_offset = _stored(printer, contraction)
@@ -291,8 +304,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         other=other,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),
-        **(_folded(printer, contraction, folding, known) if folding else
-           _leaving(printer, across, known)),
+        **(_leaving(printer, across, known) if plain else
+           folded_values(printer, contraction, folding, known)),
     )  # fmt: skip
     arguments = [*_arguments(contraction, layout, tunables, prefix, scaled)]
     arguments += contraction_arguments(contraction)
@@ -321,20 +334,6 @@ def _leaving(printer: ElementPrinter, across: str, kept: Sequence[str]) -> dict[
         ),
         "stored_beside": beside,
         "passes": (),
-    }
-
-
-def _folded(
-    printer: ElementPrinter, contraction: Contraction, folding: Folding, kept: Sequence[str]
-) -> dict[str, object]:
-    """What is done to them where columns are reduced first."""
-    known = {name: f"four_{name}[n]" for name in kept}
-    folds = FoldPrinter(printer, contraction, "whole[n]", known)
-    once = folds.stored_once()
-    return {
-        "passes": folds.passes(),
-        "stored_once": once.lines() if once is not None else (),
-        "fold_columns": 0 if folding.is_whole else folding.columns,
     }
 
 

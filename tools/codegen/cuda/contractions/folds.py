@@ -3,7 +3,7 @@
 A kernel whose tile has all columns of a fold goes through them once for every fold that waits for
 another (a softmax: the maximum, then the sum), and once more where what is stored differs from
 column to column; what each pass needs is computed again from the sums. Stores of folded values
-alone are made once.
+alone are made once. Folds over windows of outputs add one result at a time (`folds_in_turns`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cached_property
 from math import prod
 
 from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter, Printed
+from kernelwright.tools.codegen.cuda.contractions.windows import Windows
 from kernelwright.tools.codegen.cuda.printing.expressions import value_type
 from kernelwright.tools.codegen.ir import ReduceKind, Stmt, Store
 from kernelwright.tools.codegen.ir.contraction import Contraction
@@ -54,6 +55,15 @@ class Folding:
         if self.is_whole or self.is_of_lane:
             return tuple(usual)
         return tuple(one for one in usual if self.columns % one == 0) or (_EVEN,)
+
+
+def folds_in_turns(contraction: Contraction, windows: Windows) -> bool:
+    """Whether results are folded over the outputs of a place, which are made in turns."""
+    names = frozenset(axis.name for axis in windows.members)
+    (fold, *others) = contraction.folds
+    alone = not any(one.access.step(name) for one in contraction.stores for name in names)
+    alike = alone and not others and frozenset(fold.along) == names
+    return alike and fold.reduce in _OPERATORS and fold.dtype is DType.FLOAT32
 
 
 def folding_of(contraction: Contraction, side: str) -> Folding | None:
@@ -178,6 +188,20 @@ class FoldPrinter:
         """The stores of what is folded; None where there are none."""
         stores = [one for one in self._contraction.stores if not self._differs(one)]
         return self._printer.part("", (), stores, self._folded) if stores else None
+
+
+def folded_values(
+    printer: ElementPrinter, contraction: Contraction, folding: Folding | None, kept: Sequence[str]
+) -> dict[str, object]:
+    """What a skeleton is told of passes; it has what is `kept` of columns as `four_<name>`."""
+    known = {name: f"four_{name}[n]" for name in kept}
+    folds = FoldPrinter(printer, contraction, "whole[n]", known)
+    once = folds.stored_once()
+    return {
+        "passes": folds.passes(),
+        "stored_once": once.lines() if once is not None else (),
+        "fold_columns": 0 if folding is None or folding.is_whole else folding.columns,
+    }
 
 
 def _reads(stmt: Stmt) -> tuple[str, ...]:

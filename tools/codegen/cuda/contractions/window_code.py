@@ -104,7 +104,7 @@ class WindowCode:
             return "0"
         axes = [one.output for one in self.windows.directions]
         at = axes.index(axis)
-        inner = prod(one.size for one in axes[at + 1 :])
+        inner = prod(one.size for one in self.windows.directions[at + 1 :])
         return f"of_lane / {inner} % {axis.size}"
 
     # -- packing
@@ -158,11 +158,9 @@ class WindowCode:
             if one.tap is None:
                 lines.append(f"const int at_{at} = place_{at};")
                 continue
-            phases //= one.stride
-            phase = f"({rest} / {phases}) % {one.stride}" if one.stride > 1 else "0"
-            lines.append(
-                f"const int at_{at} = place_{at} * {one.stride} + {phase} + ({one.least});"
-            )
+            phases //= one.pace
+            phase = f"({rest} / {phases}) % {one.pace}" if one.pace > 1 else "0"
+            lines.append(f"const int at_{at} = place_{at} * {one.pace} + {phase} + ({one.least});")
         return lines
 
     def _row_offset(self) -> str:
@@ -236,18 +234,19 @@ class WindowCode:
         """Adds to `row` what a step's first tap is away."""
         windows = self.windows
         outer = [one.tap for one in windows.slid[:-1] if one.tap is not None]
-        lines = _digits("outer", outer, "outer")
+        lines = [*_digits("outer", outer, "outer"), *_digits("member", windows.in_turns, "member")]
         taps = [*(f"outer_{at}" for at in range(len(outer))), "run"]
         phases = windows.phases
         for tap, one in zip(taps, windows.slid, strict=False):
-            phases //= one.stride
+            phases //= one.pace
             pitch = windows.pitches[windows.directions.index(one)]
-            at = f"({tap} * {one.dilation} + {-one.least})"
-            if one.stride > 1:
+            moved = f"{tap} * {one.dilation}"
+            if one.member in windows.in_turns:
+                moved += f" + member_{windows.in_turns.index(one.member)} * {one.step}"
+            at = f"({moved} + {-one.least})"
+            if one.pace > 1:
                 rows = windows.places * phases
-                lines.append(
-                    f"row += {at} % {one.stride} * {rows} + {at} / {one.stride} * {pitch};"
-                )
+                lines.append(f"row += {at} % {one.pace} * {rows} + {at} / {one.pace} * {pitch};")
             else:
                 lines.append(f"row += {at} * {pitch};")
         return lines
@@ -264,15 +263,15 @@ class WindowCode:
     def _place_inside(self) -> str:
         found = ["place < PLACES"]
         for at, one in enumerate(self.windows.directions):
-            if one.extent > one.output.size:
-                found.append(f"place_{at} < {one.output.size}")
+            if one.extent > one.size:
+                found.append(f"place_{at} < {one.size}")
         return " && ".join(found)
 
     def _rank_lines(self) -> Lines:
         """The number of outputs before `place`, also where that lies beside the outputs."""
         lines = ["int rank = 0;", "bool is_beyond = false;"]
         for at, one in enumerate(self.windows.directions):
-            inner, size = self.windows.pitches[at], one.output.size
+            inner, size = self.windows.pitches[at], one.size
             text = f"(unsigned int)place / {inner}u" if inner > 1 else "(unsigned int)place"
             rest = f" % {one.extent}u" if at else ""
             lines += [
@@ -285,10 +284,10 @@ class WindowCode:
         return lines
 
     def _place_linear(self) -> str:
-        axes = [one.output for one in self.windows.directions]
+        sizes = [one.size for one in self.windows.directions]
         terms = []
-        for at in range(len(axes)):
-            inner = prod(axis.size for axis in axes[at + 1 :])
+        for at in range(len(sizes)):
+            inner = prod(sizes[at + 1 :])
             terms.append(f"place_{at} * {inner}" if inner > 1 else f"place_{at}")
         return " + ".join(terms) or "0"
 

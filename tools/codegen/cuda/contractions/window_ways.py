@@ -60,6 +60,9 @@ _ALONE = 1.3
 _PAIRED = 1.5
 # The share of memory's bandwidth that packing reaches.
 _PACKING = 0.7
+# What a pass takes that adds results to those of other outputs of their place, of one that stores
+# every result (an estimate).
+_IN_TURNS = 0.8
 # Numbers of an image that are looked at before it is packed, and the most runs of which one is.
 _SAMPLED, _MOST_RUNS = 1 << 16, 32
 
@@ -95,6 +98,11 @@ class Layout:
     passes: float = 1.0
 
     @property
+    def in_turns(self) -> bool:
+        """Whether results are kept until all outputs of a place are made."""
+        return bool(self.windows.members)
+
+    @property
     def products(self) -> int:
         """Those of halves for one of elements; what two lower parts make is left out."""
         return 3 if self.parts == 2 else 1
@@ -102,7 +110,7 @@ class Layout:
     @cached_property
     def run(self) -> Direction | None:
         """The direction whose taps may share a box: rows beside each other, in one phase."""
-        slid = [one for one in self.windows.slid if one.stride == 1 and one.dilation > 0]
+        slid = [one for one in self.windows.slid if one.pace == 1 and one.dilation > 0]
         return slid[-1] if slid and slid[-1] is self.windows.slid[-1] else None
 
     @property
@@ -152,6 +160,7 @@ class Layout:
         of_step = self.parts * way.reuse * columns * self.line * 2
         others = self.steps(way.reuse) * of_step if way.held else stages * of_step
         of_group = SPANS[0] * STRIP_BYTES + columns * TILE_BYTES * self.kept
+        of_group += 4 * rows * columns * self.in_turns
         beside = way.groups * of_group + ALIGNMENT_BYTES
         return stages * self.brought(rows, way.reuse) + others + beside
 
@@ -229,6 +238,9 @@ def _folded(case: Case, contraction: Contraction, side: str) -> tuple[Folding | 
     """How results are folded, and the passes over them."""
     if not contraction.folds:
         return None, 1.0
+    found = windows_of(contraction)
+    if found is not None and found[1][0].members:
+        return None, _IN_TURNS
     shares = [one.share for one in _folds(case, contraction).passes()]
     folding = folding_of(contraction, other_side(side))
     at_once = folding is not None and folding.is_of_lane
@@ -266,7 +278,7 @@ def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float
     """Of the product: waves of tiles at the rate of products, copies or stores."""
     rows, columns = way.tile
     across = batches * -(-n // columns)
-    down = -(-layout.windows.places // rows)
+    down = -(-layout.windows.places // rows) * layout.windows.turns
     products = layout.products * way.reuse * layout.line / 16 * rows / 64
     multiplied = max(64 * columns * 16 / _MULTIPLIED / _SHARE, (64 + columns) * 32 / _SHARED_RATE)
     held = 0 if way.held else layout.parts * way.reuse * columns * layout.line * 2

@@ -10,15 +10,21 @@ of the window that were folded into them.
 
 Directions are read off the steps that the factor is read with, not off an operator: an axis of the
 outputs and one of the depth belong together where their reads overlap. A window that moves by its
-own size has no overlap, and is read as channels. Not here: factors that are computed on the way.
+own size has no overlap, and is read as channels.
+
+Where outputs are folded in windows of their own (pooling), a row's place is a window, and its
+outputs are made one after the other from the same rows, sorted by their phase in a window. Those
+along the last direction stay places beside each other, which lanes of a warp join.
+
+Not here: factors that are computed on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from math import gcd, prod
 
 from kernelwright.tools.codegen.ir import Access, Axis
@@ -32,7 +38,10 @@ _MOST_ROWS = (1 << 31) - (1 << 20)
 class Direction:
     """An axis of the outputs, and the axis of the window that slides along it, if one does.
 
-    Coordinates are stride x output + dilation x tap; `unit` elements lie between two of them.
+    Coordinates are stride x output + dilation x tap; `unit` elements lie between two of them. Where
+    outputs are folded in windows, `output` are the windows, and `member` the outputs in one of
+    them, `step` coordinates apart. These are places beside each other (`is_beside`), or a place's
+    outputs: all see the same rows, each its own of them.
     """
 
     output: Axis
@@ -40,6 +49,29 @@ class Direction:
     unit: int
     stride: int = 1
     dilation: int = 0
+    member: Axis | None = None
+    step: int = 0
+    is_beside: bool = False
+
+    @property
+    def members(self) -> int:
+        """Outputs of a window."""
+        return self.member.size if self.member is not None else 1
+
+    @property
+    def turns(self) -> int:
+        """Outputs of a place that are made in turns."""
+        return 1 if self.is_beside else self.members
+
+    @property
+    def size(self) -> int:
+        """Places along it."""
+        return self.output.size * (self.members if self.is_beside else 1)
+
+    @property
+    def pace(self) -> int:
+        """Coordinates from one place to the next."""
+        return self.step if self.is_beside else self.stride
 
     @property
     def least(self) -> int:
@@ -51,20 +83,28 @@ class Direction:
         """Positions of the window."""
         return self.tap.size if self.tap is not None else 1
 
-    def shift(self, tap: int) -> tuple[int, int]:
+    def shift(self, tap: int, member: int = 0) -> tuple[int, int]:
         """The phase that a tap reads, and the distance in it from the output's own place."""
-        at = self.dilation * tap - self.least
-        return at % self.stride, at // self.stride
+        at = self.dilation * tap + self.step * member - self.least
+        return at % self.pace, at // self.pace
+
+    @property
+    def reach(self) -> int:
+        """The largest such distance."""
+        every = product(range(self.taps), range(self.turns))
+        return max(self.shift(*one)[1] for one in every)
 
     @property
     def extent(self) -> int:
         """Places of one phase."""
-        return self.output.size + max(self.shift(tap)[1] for tap in range(self.taps))
+        together = self.members if self.is_beside else 1
+        return -(-(self.size + self.reach) // together) * together
 
     @property
     def span(self) -> int:
         """Coordinates from the first to the last that is read."""
-        return self.stride * (self.output.size - 1) + abs(self.dilation) * (self.taps - 1) + 1
+        places = self.pace * (self.size - 1) + self.step * (self.turns - 1)
+        return places + abs(self.dilation) * (self.taps - 1) + 1
 
 
 @dataclass(frozen=True)
@@ -99,7 +139,7 @@ class Windows:
     @property
     def phases(self) -> int:
         """Phases of all directions."""
-        return prod(one.stride for one in self.slid)
+        return prod(one.pace for one in self.slid)
 
     @property
     def places(self) -> int:
@@ -120,8 +160,29 @@ class Windows:
     @property
     def reach(self) -> int:
         """Rows from an output's own to the last that its window reads in the same phase."""
-        shifts = (max(one.shift(tap)[1] for tap in range(one.taps)) for one in self.directions)
-        return sum(pitch * shift for pitch, shift in zip(self.pitches, shifts, strict=True))
+        every = zip(self.pitches, self.directions, strict=True)
+        return sum(pitch * one.reach for pitch, one in every)
+
+    @property
+    def members(self) -> tuple[Axis, ...]:
+        """Outputs of a window, along each direction that has some."""
+        return tuple(one.member for one in self.directions if one.member is not None)
+
+    @property
+    def in_turns(self) -> tuple[Axis, ...]:
+        """Those that are a place's."""
+        every = (one.member for one in self.directions if not one.is_beside)
+        return tuple(member for member in every if member is not None)
+
+    @property
+    def turns(self) -> int:
+        """How many outputs of a place are made in turns."""
+        return prod(axis.size for axis in self.in_turns)
+
+    @property
+    def beside(self) -> int:
+        """Places beside each other that one window has."""
+        return self.directions[-1].members if self.directions[-1].is_beside else 1
 
     @cached_property
     def images(self) -> Axis | None:
@@ -173,6 +234,8 @@ def coordinate_step(bound: Bound, one: Direction) -> int:
     wanted = {one.output.name: one.stride}
     if one.tap is not None:
         wanted[one.tap.name] = one.dilation
+    if one.member is not None:
+        wanted[one.member.name] = one.step
     if set(steps) != {name for name, step in wanted.items() if step}:
         return 0
     times, rest = divmod(steps[one.output.name], one.stride)
@@ -212,7 +275,14 @@ def _whole(contraction: Contraction, operand: Operand, outputs: tuple[Axis, ...]
         return None
     if any(one.by not in known for bound in bounds for one in bound.steps):
         return None
-    directions = _directions(load.access, outputs, contraction.depth)
+    folded = {name for stmt in contraction.folds for name in stmt.along}
+    places = tuple(axis for axis in outputs if axis.name not in folded)
+    members = [axis for axis in outputs if axis.name in folded]
+    directions = _directions(load.access, places, contraction.depth, members)
+    if [one.member for one in directions if one.member is not None] != members:
+        return None
+    if members and _may_lie_beside(directions[-1]):
+        directions = (*directions[:-1], replace(directions[-1], is_beside=True))
     taken = {one.tap.name for one in directions if one.tap is not None}
     channels = tuple(axis for axis in contraction.depth if axis.name not in taken)
     found = Windows(load.access, contraction.batch, directions, channels, bounds)
@@ -228,16 +298,23 @@ def _is_told(bound: Bound, directions: Sequence[Direction], taps: set[str]) -> b
     return not any(one.by in taps for one in bound.steps)
 
 
+def _may_lie_beside(one: Direction) -> bool:
+    """Whether lanes beside each other can have all of a window along the last direction."""
+    even = one.members in (2, 4, 8, 16)
+    return even and one.step * one.members == one.stride
+
+
 def _directions(
-    access: Access, outputs: Sequence[Axis], depth: Sequence[Axis]
+    access: Access, outputs: Sequence[Axis], depth: Sequence[Axis], members: Sequence[Axis]
 ) -> tuple[Direction, ...]:
     """Each axis of the outputs with the axis of the depth that overlaps it most, if one does."""
     pairs: list[tuple[float, Direction]] = []
     for output in outputs:
         for tap in depth:
-            one = _together(access, output, tap)
-            if one is not None and one.span < output.size * tap.size:
-                pairs.append((one.span / (output.size * tap.size), one))
+            one = _together(access, output, tap, members)
+            reads = output.size * tap.size * (one.members if one is not None else 1)
+            if one is not None and one.span < reads:
+                pairs.append((one.span / reads, one))
     chosen: dict[str, Direction] = {}
     taken: set[str] = set()
     for _, one in sorted(pairs, key=lambda pair: pair[0]):
@@ -248,12 +325,18 @@ def _directions(
     return tuple(chosen.get(axis.name) or alone(access, axis) for axis in outputs)
 
 
-def _together(access: Access, output: Axis, tap: Axis) -> Direction | None:
+def _together(access: Access, output: Axis, tap: Axis, members: Sequence[Axis]) -> Direction | None:
     step, gap = access.step(output.name), access.step(tap.name)
     if not step or not gap:
         return None
     unit = gcd(step, gap) if step > 0 else -gcd(step, gap)
-    return Direction(output, tap, unit, step // unit, gap // unit)
+    stride, dilation = step // unit, gap // unit
+    for axis in members:
+        # A window's outputs lie between one place and the next.
+        apart, rest = divmod(access.step(axis.name), unit)
+        if not rest and 0 < apart * (axis.size - 1) < stride:
+            return Direction(output, tap, unit, stride, dilation, axis, apart)
+    return Direction(output, tap, unit, stride, dilation)
 
 
 def alone(access: Access, axis: Axis) -> Direction:
@@ -264,8 +347,9 @@ def alone(access: Access, axis: Axis) -> Direction:
 def _folded(whole: Windows, depth: tuple[Axis, ...]) -> list[Windows]:
     """Every choice of directions whose window is taken for channels, nothing folded first."""
     found = []
-    for count in range(len(whole.slid) + 1):
-        for folded in combinations(whole.slid, count):
+    alone_in_place = [one for one in whole.slid if one.member is None]
+    for count in range(len(alone_in_place) + 1):
+        for folded in combinations(alone_in_place, count):
             names = {one.tap.name for one in folded if one.tap is not None}
             directions = tuple(
                 alone(whole.access, one.output) if one in folded else one

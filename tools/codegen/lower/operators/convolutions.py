@@ -7,6 +7,10 @@ turned window. One that moves by several makes, of every place of the input, a b
 large as a step: positions within the block are on the side of the output channels, as all of them
 see the same few elements of the input, each through weights of its own.
 
+Where windows pool all that a convolution makes, a place is a window and its outputs are a block.
+
+An infinity or NaN of the input reaches all outputs of a block that see weights of zero there.
+
 The input stays in memory: it is read by many outputs, so whatever makes it is computed once.
 
 PyTorch rounds the factors of a float32 convolution to TF32 unless it is told not to, so kernels may
@@ -36,6 +40,8 @@ from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.codegen.lower.operators.sliding import each
 from kernelwright.tools.types import DType, Node, TensorSpec
 
+# Fewer channels than these do not fill the shortest line of a tile.
+_FEW_CHANNELS = 16
 # Dimensions before those that the window slides along: batch, group, output channel of the group.
 _BEFORE = 3
 Axes = Sequence[tuple[str, int]]
@@ -45,9 +51,9 @@ Axes = Sequence[tuple[str, int]]
 class _Slide:
     """One dimension of outputs, `count` places of `block` each, and `taps` that every place sees.
 
-    Place i and tap j read the input's position i x step + j x gap - low. Within the block position
-    r uses the weight's position (r x lead + j x turn + start) / every, where that is a whole number
-    of the weight's `size`.
+    Place i and tap j read the input's position i x step + j x gap - low, and position r in a block
+    one that is r x along further. It uses the weight's position (r x lead + j x turn + start) /
+    every, where that is a whole number of the weight's `size`.
     """
 
     count: int
@@ -61,6 +67,7 @@ class _Slide:
     start: int = 0
     every: int = 1
     lead: int = 1
+    along: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,9 +136,9 @@ def _read(
     numbers = (each(arguments.integers(at), rank) for at in (3, 4, 5))
     slide = _turned if transposed else _plain
     sides = zip(outputs_shape, weight.shape[2:], *numbers, strict=True)
-    slides = _in_blocks([slide(*side) for side in sides], windows)
     outputs = weight.shape[1] if transposed else weight.shape[0] // groups
     inputs = x.shape[1] // groups
+    slides = _in_blocks([slide(*side) for side in sides], windows, inputs)
     by_group = (groups, inputs, outputs) if transposed else (groups, outputs, inputs)
     weight = _held(context, weight, (*by_group, *weight.shape[2:]))
     if transposed:
@@ -157,26 +164,28 @@ def _turned(outputs: int, size: int, step: int, low: int, gap: int) -> _Slide:
     return _Slide(count, taps, 1, 1, back, size, step, -step, start, gap)
 
 
-def _in_blocks(slides: Sequence[_Slide], windows: Sequence[int]) -> tuple[_Slide, ...]:
-    """Slides that make a window's outputs together, where all of them can.
+def _in_blocks(
+    slides: Sequence[_Slide], windows: Sequence[int], channels: int
+) -> tuple[_Slide, ...]:
+    """Slides whose places are windows, and positions in a block the outputs of one of them.
 
-    A block sees the inputs that any of its outputs does, each through weights of its own, zero for
-    those that others see alone.
+    Of few channels all outputs of a window see the same inputs, each through weights of its own,
+    zero for those that others see alone: several taps fill what a tile holds of a row. Of more,
+    each output sees its own.
     """
-    if not windows or any(
-        slide.block == 1 and size > 1 and (slide.step > 1 or slide.gap > 1)
-        for slide, size in zip(slides, windows, strict=True)
-    ):
-        return tuple(slides)
-    return tuple(
-        replace(
-            slide, count=-(-slide.count // size), taps=slide.taps + size - 1, step=size,
-            block=size, lead=-slide.turn,
-        )
-        if slide.block == 1
-        else slide
-        for slide, size in zip(slides, windows, strict=True)
-    )  # fmt: skip
+    whole = all(one.block == 1 and one.step == one.gap == 1 for one in slides)
+    shared = whole and channels < _FEW_CHANNELS
+    sides = zip(slides, windows, strict=True) if windows else ()
+    blocks = [one if one.block > 1 else _block(one, size, shared) for one, size in sides]
+    return tuple(blocks or slides)
+
+
+def _block(slide: _Slide, size: int, shared: bool) -> _Slide:
+    """The slide with so many outputs for a place."""
+    made = replace(slide, count=-(-slide.count // size), step=slide.step * size, block=size)
+    if shared:
+        return replace(made, taps=slide.taps + size - 1, lead=-slide.turn)
+    return replace(made, along=slide.step, lead=0)
 
 
 def _held(context: Context, view: View, shape: Sequence[int]) -> View:
@@ -255,8 +264,9 @@ def _input(context: Context, found: _Convolution, space: Space) -> Expr:
     offset, terms = fixed.offset, [*fixed.terms]
     for at, slide in enumerate(found.slides):
         atom = _atom(found.x, _BEFORE + at)
-        places, _, taps = _axes(found, space, at)
+        places, block, taps = _axes(found, space, at)
         moves = [*_steps(places, slide.step), *_steps(taps, slide.gap)]
+        moves += _steps(block, slide.along) if slide.along else []
         offset -= atom.step * slide.low
         terms += [Term(one.by, one.step * atom.step, one.size) for one in moves]
         place = _position(context, moves, -slide.low)
@@ -271,7 +281,8 @@ def _weight(context: Context, found: _Convolution, space: Space) -> Expr:
     for at, slide in enumerate(found.slides):
         atom = _atom(found.weight, _BEFORE + at)
         _, block, taps = _axes(found, space, at)
-        moves = [*_steps(block, slide.lead), *_steps(taps, slide.turn)]
+        moves = _steps(taps, slide.turn)
+        moves += _steps(block, slide.lead) if slide.lead else []
         place = _position(context, moves, slide.start)
         inside.within(place, moves, slide.start, (slide.size - 1) * slide.every + 1)
         if slide.every == 1:

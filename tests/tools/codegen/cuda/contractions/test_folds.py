@@ -72,6 +72,19 @@ MODULES: dict[str, tuple[str, str, str, str]] = {
         "Conv2d(8, 24, 3)", "2, 8, 17, 13", "24, 1, 1",
         "F.silu(F.max_pool2d(F.hardswish(self.conv(x) - self.bias), 2))",
     ),
+    # Outputs of a window one after the other, those along the last direction beside each other.
+    "turns": (
+        "Conv2d(16, 24, 3)", "2, 16, 17, 12", "24, 1, 1",
+        "F.silu(F.max_pool2d(F.hardswish(self.conv(x) - self.bias), 2))",
+    ),
+    "turns_only": (
+        "ConvTranspose2d(20, 24, 3, padding=1)", "2, 20, 13, 14", "1, 4, 4",
+        "F.avg_pool2d(torch.tanh(self.conv(x)), 3) + self.bias",
+    ),
+    "turns_volume": (
+        "Conv3d(16, 33, (3, 2, 3), padding=(1, 0, 1))", "2, 16, 5, 7, 12", "33, 1, 1, 1",
+        "F.avg_pool3d(self.conv(x) * self.bias, (2, 3, 4))",
+    ),
     # Both what is reduced and what it is reduced from.
     "centred": (
         "Conv1d(16, 32, 3, stride=2)", "3, 16, 65", "32, 1",
@@ -80,7 +93,7 @@ MODULES: dict[str, tuple[str, str, str, str]] = {
 }  # fmt: skip
 EXACT = " exact"
 _RULED_OUT = "torch.backends.cudnn.allow_tf32 = False\n\nclass Model"
-QUICK = ("least", f"softmax{EXACT}")
+QUICK = ("least", "turns", f"softmax{EXACT}")
 # No tile of two parts has 192 columns.
 EVERY = (*MODULES, *(f"{name}{EXACT}" for name in MODULES if name != "log_sum"))
 MORE: tuple[dict[str, int], ...] = (
@@ -201,7 +214,7 @@ def test_every_fold_in_several_settings(
     _compare(toolbox, every, name)
 
 
-@pytest.mark.parametrize("name", ["least", f"softmax{EXACT}"])
+@pytest.mark.parametrize("name", ["least", "turns", f"softmax{EXACT}"])
 def test_what_halves_cannot_hold_is_reduced_as_it_should_be(
     toolbox: SimpleNamespace, quick: list[Playable], name: str
 ) -> None:
@@ -209,7 +222,7 @@ def test_what_halves_cannot_hold_is_reduced_as_it_should_be(
     model, x = _module(name)
     x[0] *= 1e-30
     x[1, :, 4:] *= 1e-12
-    if name == "least":  # zero weights of a block's other outputs would spread these
+    if not name.startswith("softmax"):  # zero weights of a block's other outputs would spread these
         x[1, 3, 6, 5], x[1, 7, 2, 6] = float("inf"), float("nan")
     (one,) = (one for one in quick if one.name == name)
     found = _run(toolbox, one, model, x)
@@ -224,10 +237,12 @@ def test_a_fold_that_no_tile_holds_is_no_form(small_device: Hardware) -> None:
     assert FOLDED not in {one.form for one in _repertoire(source, small_device).options()}
 
 
-@pytest.mark.parametrize("name", ["least", pytest.param("log_sum", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["least", "log_sum", "turns"])
 async def test_folds_stay_in_registers(toolbox: SimpleNamespace, name: str) -> None:
     source = _source(name).replace("2, 16, 11, 13", "64, 16, 256, 256").replace("40", "128")
     source = source.replace("2, 3, 4, 5, 6", "64, 3, 16, 32, 32").replace("randn", "empty")
+    source = source.replace("2, 16, 17, 12", "64, 16, 130, 130")
     draft = _draft(source, hardware_profile("H200"), CONVOLUTION)
     candidate = new_candidate("cuda", draft.kernel, draft.plan)
     candidate = with_values(candidate, complete_settings(parse_kernel(draft.kernel, "cuda"), []))
