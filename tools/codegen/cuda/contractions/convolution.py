@@ -91,6 +91,8 @@ _SHARES_OF_IMAGE = 264
 _AGAIN = 8
 # Powers of two that a sample's largest magnitude leaves room for, by the halves of an element.
 _MARGINS = {1: 2, 2: 1}
+# Columns of any weight, which is packed once for each.
+_MOST_COLUMNS = 1 << 14
 # Columns that lie next to each other, for lanes to take these and not neighbouring rows.
 _SIDE_BY_SIDE = 16
 
@@ -140,6 +142,8 @@ def _kinds(case: Case, contraction: Contraction) -> list[_Kind]:
         side, ways = known
         in_turns = bool(ways[0].members) and folds_in_turns(contraction, ways[0])
         fits = in_turns or folding_of(contraction, other_side(side)) is not None
+        # Where outputs are folded otherwise, it is the weight that windows seem to read.
+        fits = fits and others(contraction, side) <= max(ways[0].places, _MOST_COLUMNS)
         return [one for one in found if fits and choices(case, contraction, one.parts)]
     return found
 

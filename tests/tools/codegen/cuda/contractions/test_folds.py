@@ -251,3 +251,10 @@ async def test_folds_stay_in_registers(toolbox: SimpleNamespace, name: str) -> N
     assert not any(report.spill_bytes + report.stack_bytes for report in built.reports)
     assert "serialized" not in built.log
     assert not await toolbox.never_runs(built.artifact)
+
+
+def test_a_mean_over_one_of_the_windows_directions_is_no_fold(small_device: Hardware) -> None:
+    """Its outputs are those of no window that moves along it."""
+    conv, shape, bias, _ = MODULES["turns_volume"]
+    source = FILE.format(conv=conv, shape=shape, bias=bias, returned="self.conv(x).mean(2)")
+    assert FOLDED not in {one.form for one in _repertoire(source, small_device).options()}
