@@ -14,7 +14,7 @@ from typing import Protocol
 from kernelwright.agents.shared.candidate_priority import Suspect, is_refused, suspect
 from kernelwright.agents.shared.facts import Steering, agreement, choices
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.candidates import ContractError, valid_settings
+from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     Option,
@@ -22,7 +22,7 @@ from kernelwright.tools.codegen.library.kernel_library import (
     Repertoire,
     in_form,
 )
-from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.languages import new_candidate, settings_to_try
 from kernelwright.tools.types import (
     Analysis,
     Candidate,
@@ -139,14 +139,14 @@ class PlaybookCoder:
     ) -> CoderAnswer:
         try:
             draft = self._repertoire.draft(chosen)
-            source = parse_kernel(draft.kernel, self._repertoire.language)
+            tried = settings_to_try(draft.kernel, self._repertoire.language)
         except (ValueError, ContractError) as error:
             return CoderAnswer(
                 candidates=(), notes=(f"{request.idea.id} could not be written: {error}",)
             )
         used = {item.settings for item in request.written if item.kernel == draft.kernel}
         settings = spread(
-            valid_settings(source),
+            tried,
             request.count,
             used,
             _preferences(request.analysis),

@@ -12,8 +12,7 @@ from math import log
 import optuna
 
 from kernelwright.agents.shared.facts import agreement
-from kernelwright.tools.candidates import valid_settings
-from kernelwright.tools.languages import parse_kernel, with_settings
+from kernelwright.tools.languages import parse_kernel, settings_to_try, with_settings
 from kernelwright.tools.types import Analysis, Candidate, Setting
 
 Settings = tuple[Setting, ...]
@@ -50,7 +49,7 @@ class Tuning:
         }
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6, multivariate=True)
         self._study = optuna.create_study(sampler=sampler)
-        self._open = dict.fromkeys(valid_settings(self._source))
+        self._open = dict.fromkeys(settings_to_try(candidate.kernel, candidate.language))
         for settings, median_ms in known:
             self.tell(settings, median_ms)
         self._preferred = _preferred(self._open, analysis)
@@ -91,7 +90,9 @@ class Tuning:
             return None
         trial = self._study.ask(self._distributions)
         self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return min(self._open, key=lambda settings: self._distance(settings, trial.params))
+        # Asked for once: a trial makes the mapping anew each time.
+        suggested = trial.params
+        return min(self._open, key=lambda settings: self._distance(settings, suggested))
 
     def _distance(self, settings: Settings, suggested: dict[str, int]) -> tuple[bool, int]:
         """How far settings are from the sampler's; what the critic advises against comes last."""

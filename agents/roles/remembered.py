@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.agents.shared.facts import choices
-from kernelwright.tools.candidates import ContractError, valid_settings
+from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
-from kernelwright.tools.languages import new_candidate, parse_kernel
+from kernelwright.tools.languages import new_candidate, settings_to_try
 from kernelwright.tools.memory import Kept, TaskKey
 from kernelwright.tools.types import Candidate, Idea, Setting, Value
 
@@ -124,12 +124,12 @@ def _carried_over(item: Kept, repertoire: Repertoire) -> Candidate | None:
         return None
     try:
         draft = repertoire.draft(chosen)
-        source = parse_kernel(draft.kernel, repertoire.language)
+        valid = settings_to_try(draft.kernel, repertoire.language)
         return new_candidate(
             repertoire.language,
             draft.kernel,
             draft.plan,
-            settings=_nearest(valid_settings(source), item.settings),
+            settings=_nearest(valid, item.settings),
             strategies=draft.strategies,
             note=f"strategies and settings from your library: {item.words}",
         )

@@ -33,6 +33,7 @@ from kernelwright.tools.languages.registry import (
     register,
     with_settings,
 )
+from kernelwright.tools.languages.settings import only_measured, settings_to_try
 
 __all__ = [
     "INCLUDE",
@@ -52,8 +53,10 @@ __all__ = [
     "languages",
     "load_candidate",
     "new_candidate",
+    "only_measured",
     "parse_kernel",
     "register",
+    "settings_to_try",
     "shutdown_compilers",
     "with_settings",
 ]

@@ -291,7 +291,9 @@ def work(
 
 @app.command()
 def ablate(
-    files: Annotated[list[Path], typer.Argument(help="Python files, as for optimize.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Python files, as for optimize.")
+    ] = None,
     without: Annotated[
         list[str] | None,
         typer.Option(
@@ -307,6 +309,13 @@ def ablate(
     out: Annotated[
         Path | None, typer.Option(help="Keep outcomes here, a line each; what is there is kept.")
     ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Replay on the settings spaces recorded in this folder; no device."),
+    ] = None,
+    loop: Annotated[
+        list[str] | None, typer.Option(help="Of a recording, only this loop; several times.")
+    ] = None,
     run_dir: RunDir = None,
     model: Annotated[
         str | None, typer.Option(help="A model, a profile of one, or manual; else the playbook.")
@@ -320,12 +329,21 @@ def ablate(
 ) -> None:
     """Search the same files with parts of the search switched off, and say what each is worth."""
     from kernelwright.ui.cli.ablate import compare
+    from kernelwright.ui.cli.ablate_recorded import replay
     from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
+    from kernelwright.ui.complaints import Complaint
     from kernelwright.ui.model_choice import Choice, chosen_models
 
     choice = Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd)
     models = chosen_models(choice)
     profile = chosen_profile(search, SearchOptions(rounds=rounds, seconds=seconds, models=choice))
+    if recorded is not None:
+        if files or models is not None:
+            raise Complaint("a replay of recorded loops takes no files and no model")
+        replay(recorded, without or (), profile, seeds, loop or (), out)
+        return
+    if not files:
+        raise Complaint("name files to search, or a recording with --recorded")
     compare(files, without or (), profile, seeds, target.value, run_dir, out, models)
 
 

@@ -78,3 +78,12 @@ def test_the_table_shows_what_a_part_was_worth() -> None:
     text = console.export_text()
     for words in ("without contrast", "2 of 3", "1.500", "0.900", "0.800", "1.100", "12", "30"):
         assert words in text
+
+
+def test_a_folder_without_a_recording_is_a_complaint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["ablate", "--recorded", str(tmp_path)]) == 2
+    assert "holds no recorded surfaces" in capsys.readouterr().err
+    assert run(["ablate"]) == 2
+    assert "name files" in capsys.readouterr().err

@@ -14,9 +14,11 @@ from kernelwright.tools.evaluate.surfaces.record import (
     points_files,
     read_points,
 )
+from kernelwright.tools.evaluate.surfaces.repertoire import RecordedRepertoire
 
 __all__ = [
     "Point",
+    "RecordedRepertoire",
     "Space",
     "Surface",
     "Way",

@@ -11,12 +11,21 @@ one timing. A time is a screening's.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, Option, Pick
-from kernelwright.tools.types import CompileReport, LaunchShape, Value, Verdict
+from kernelwright.tools.types import (
+    Candidate,
+    CompileReport,
+    LaunchShape,
+    Setting,
+    Value,
+    Verdict,
+)
 
 SPACES, POINTS = "spaces.jsonl", "points-{}.jsonl"
 FILE_BYTES = 12 << 20
@@ -85,17 +94,42 @@ class Point(Value):
         return self.loop, self.way, self.values
 
 
-class Surface(Value):
-    """A loop with everything that was measured of it."""
+@dataclass(frozen=True)
+class Surface:
+    """A loop with everything that was measured of it; `eager_ms` is PyTorch's own time."""
 
     space: Space
     points: tuple[Point, ...]
-    eager_ms: float = Field(gt=0)
+    eager_ms: float
 
-    @property
+    @cached_property
     def best_ms(self) -> float:
         """The optimum of what was measured."""
         return min(p.median_ms for p in self.points if p.median_ms is not None)
+
+    def settings_of(self, kernel: str) -> tuple[tuple[Setting, ...], ...] | None:
+        """The settings that were measured of a kernel's text; None for one that is not known."""
+        way = self._number.get(kernel)
+        return None if way is None else tuple(self._settings[way])
+
+    def point_of(self, candidate: Candidate) -> Point | None:
+        """What was measured of a candidate; None where nothing was."""
+        way = self._number.get(candidate.kernel)
+        return None if way is None else self._settings[way].get(candidate.settings)
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {way.draft.kernel: number for number, way in enumerate(self.space.ways)}
+
+    @cached_property
+    def _settings(self) -> list[dict[tuple[Setting, ...], Point]]:
+        found: list[dict[tuple[Setting, ...], Point]] = [{} for _ in self.space.ways]
+        for point in self.points:
+            names = self.space.ways[point.way].tunables
+            values = zip(names, point.values, strict=True)
+            settings = tuple(Setting(name=name, value=value) for name, value in values)
+            found[point.way][settings] = point
+        return found
 
 
 def append(folder: Path, line: Space | Point) -> None:

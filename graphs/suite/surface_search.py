@@ -1,0 +1,189 @@
+"""Search policies on recorded settings spaces: the search itself, and what it must be better than.
+
+The search is the one that a device sees, graph, agents, archive and all; only its judge is a
+recording, and its coder and tuner can try recorded settings alone. A candidate that was not asked
+about before counts as one evaluation. Limits of time do not hold, and nothing ends a search before
+its evaluations are spent, so that policies compare at equal budgets.
+
+Beside it: drawing points by chance, and Optuna's sampler over ways and settings alike, told nothing
+but times. Not covered: what evaluations cost in seconds, which differs between candidates.
+"""
+
+import random
+import tempfile
+import warnings
+from collections.abc import Sequence
+from math import inf, log
+from pathlib import Path
+
+import optuna
+
+from kernelwright.agents.coder.tuner import FAILED
+from kernelwright.agents.role import RoleSetting
+from kernelwright.agents.roles import AgentSet
+from kernelwright.graphs.search.context import Circumstances, Control, MakeAgents
+from kernelwright.graphs.search.run import start_search
+from kernelwright.graphs.suite.ablation import budget
+from kernelwright.profiles.load import Part, SearchProfile, hardware_profile
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
+from kernelwright.tools.evaluate.executors.surface import SurfaceExecutor
+from kernelwright.tools.evaluate.surfaces import Point, RecordedRepertoire, Surface
+from kernelwright.tools.languages import only_measured
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Refusal, Task, TracePolicy, Value
+
+RANDOM, OPTUNA, WHOLE = "random", "optuna", "whole"
+_WITHOUT = "without "
+# A run that nobody will look at need not reach a disk.
+_IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+# More than any search needs for its evaluations; fewer than one that finds nothing to try takes.
+_ROUNDS = 60
+
+
+class Trail(Value):
+    """What one search was told, in order: times in ms, infinite where there was none."""
+
+    loop: str
+    policy: str
+    seed: int
+    times_ms: tuple[float, ...]
+
+    def best_ms(self, evaluations: int) -> float:
+        """The fastest of the first so many; infinite where none was correct."""
+        return min(self.times_ms[:evaluations], default=inf)
+
+
+def policies(parts: Sequence[Part]) -> tuple[str, ...]:
+    """What is compared: chance, Optuna alone, the whole search, and it without each part."""
+    return (RANDOM, OPTUNA, WHOLE, *(f"{_WITHOUT}{part}" for part in parts))
+
+
+async def follow(
+    surface: Surface, policy: str, profile: SearchProfile, seed: int, evaluations: int
+) -> Trail:
+    """Let a policy spend so many evaluations on a recorded loop.
+
+    Raises:
+        ValueError: When the loop's module cannot be traced any more.
+    """
+    if policy == RANDOM:
+        told = _by_chance(surface, seed, evaluations)
+    elif policy == OPTUNA:
+        told = _by_optuna(surface, seed, evaluations)
+    else:
+        parts = (policy.removeprefix(_WITHOUT),) if policy.startswith(_WITHOUT) else ()
+        told = await _by_search(surface, budget(profile, parts), seed, evaluations)
+    times_ms = tuple(inf if point.median_ms is None else point.median_ms for point in told)
+    return Trail(loop=surface.space.name, policy=policy, seed=seed, times_ms=times_ms)
+
+
+def _by_chance(surface: Surface, seed: int, evaluations: int) -> Sequence[Point]:
+    dice = random.Random(f"{seed}:{surface.space.name}")
+    return dice.sample(surface.points, min(evaluations, len(surface.points)))
+
+
+def _by_optuna(surface: Surface, seed: int, evaluations: int) -> Sequence[Point]:
+    """A way first, then its settings; the nearest open point of that way is taken."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+    study = optuna.create_study(sampler=sampler)
+    open_ones: dict[int, list[Point]] = {}
+    for point in surface.points:
+        open_ones.setdefault(point.way, []).append(point)
+    values = {
+        way: [tuple(sorted({*of})) for of in zip(*(p.values for p in points), strict=True)]
+        for way, points in open_ones.items()
+    }
+    told: list[Point] = []
+    while len(told) < evaluations and any(open_ones.values()):
+        trial = study.ask()
+        way = trial.suggest_categorical("way", sorted(values))
+        wanted = tuple(
+            trial.suggest_categorical(f"{way}:{number}", of)
+            for number, of in enumerate(values[way])
+        )
+        if not open_ones[way]:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            way = random.Random(f"{seed}:{len(told)}").choice(
+                [w for w, of in open_ones.items() if of]
+            )
+        point = min(open_ones[way], key=lambda one: _unlike(one.values, wanted))
+        open_ones[way].remove(point)
+        told.append(point)
+        if trial.params["way"] == way:
+            study.tell(trial, log(point.median_ms) if point.median_ms else FAILED)
+    return told
+
+
+def _unlike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=False))
+
+
+async def _by_search(
+    surface: Surface, profile: SearchProfile, seed: int, evaluations: int
+) -> Sequence[Point]:
+    task, repertoire = _known(surface)
+    hardware, control = hardware_profile(surface.space.hardware), Control()
+    told: list[Point] = []
+
+    def asked(point: Point) -> None:
+        told.append(point)
+        if len(told) >= evaluations:
+            control.stop("the evaluations are spent")
+
+    judge = SurfaceExecutor(surface, task, hardware, asked)
+    with (
+        tempfile.TemporaryDirectory(dir=_IN_MEMORY) as home,
+        only_measured(surface.settings_of),
+    ):
+        await start_search(
+            Path(task.path),
+            TracePolicy(),
+            hardware.kind,
+            profile,
+            seed=seed,
+            home=Path(home),
+            control=control,
+            executor=judge,
+            make_agents=_agents(repertoire),
+            task=task,
+            fresh=True,
+        )
+    return told[:evaluations]
+
+
+def _agents(repertoire: RecordedRepertoire) -> MakeAgents:
+    """The playbook's agents over a recording's repertoire."""
+
+    def make(around: Circumstances) -> AgentSet:
+        setting = RoleSetting(around.task, around.hardware, repertoire, None)
+        return AgentSet({role.name: role.agent(setting, None) for role in around.roles})
+
+    return make
+
+
+_traced: dict[str, tuple[Task, RecordedRepertoire]] = {}
+
+
+def _known(surface: Surface) -> tuple[Task, RecordedRepertoire]:
+    """The loop as a task, and what it may be written as; worked out once in a process."""
+    space = surface.space
+    if space.module not in _traced:
+        found = trace(space.module, f"{space.name}.py", TracePolicy(device="cpu"))
+        if isinstance(found, Refusal):
+            raise ValueError(f"{space.name}: {found.sentence}")
+        today = repertoire_for(found, hardware_profile(space.hardware))
+        _traced[space.module] = found, RecordedRepertoire(space, today)
+    return _traced[space.module]
+
+
+def endless(profile: SearchProfile) -> SearchProfile:
+    """The profile without what ends a search before its evaluations are spent."""
+    limits = {
+        "seconds": 1e9,
+        "rounds": _ROUNDS,
+        "stop_at_floor_fraction": 1.0,
+        "profiling_seconds": 0,
+    }
+    return SearchProfile.model_validate(profile.model_dump() | limits)
