@@ -17,7 +17,8 @@ from kernelwright.tools.languages import Built, CompileFailure, load_candidate
 from kernelwright.tools.tasks import Reference, draw
 from kernelwright.tools.types import Candidate, Task, Verdict
 
-_SAMPLES = 9
+# Of a screening, and of a second look at what was fast.
+SAMPLES, MORE_SAMPLES = 9, 45
 # Nothing is learnt from timing what takes this many times as long as the fastest more often.
 _HOPELESS = 3.0
 _CHUNK = 1 << 26
@@ -31,11 +32,11 @@ class Clock:
         self._flush = Flush(device, cache_bytes, needed=True, settle_s=0.001)
         self._flushes, self._most = 1, Rules().flushes_max
 
-    def samples_ms(self, call: Call, least_ms: float) -> list[float]:
-        """Several samples; two of a call that is hopeless beside `least_ms`."""
+    def samples_ms(self, call: Call, least_ms: float, most: int = SAMPLES) -> list[float]:
+        """So many samples; two of a call that is hopeless beside `least_ms`."""
         call()
         found: list[float] = []
-        while len(found) < _SAMPLES:
+        while len(found) < most:
             found.append(self._sample_ms(call))
             if len(found) == 2 and median(found) > _HOPELESS * least_ms:
                 break
@@ -53,7 +54,10 @@ class Clock:
 class Loop:
     """One loop with its inputs and its truth on the device."""
 
-    def __init__(self, name: str, task: Task, device: str, clock: Clock) -> None:
+    def __init__(
+        self, name: str, task: Task, device: str, clock: Clock, samples: int = SAMPLES
+    ) -> None:
+        self._samples = samples
         self._name, self._device, self._clock = name, device, clock
         reference = Reference.build(task, device)
         self._args = draw(task, "task", 0, device)
@@ -97,7 +101,9 @@ class Loop:
         if not ratio <= self._rules.error_bound:
             words = f"{ratio:.3g} times PyTorch's own error"
             return _failed(point, Verdict.WRONG_RESULT, words)
-        times = self._clock.samples_ms(lambda: runner(self._args, self._weights), self._least_ms)
+        times = self._clock.samples_ms(
+            lambda: runner(self._args, self._weights), self._least_ms, self._samples
+        )
         self._least_ms = min(self._least_ms, median(times))
         return self._timed(point, times)
 
