@@ -7,6 +7,7 @@ that is killed judges nothing twice. While one batch of answers is judged, the n
 `foresee` begins with that.
 """
 
+import asyncio
 import json
 from collections.abc import Sequence
 from hashlib import sha256
@@ -18,7 +19,6 @@ from kernelwright.tools.learning.contract.launches import Interface, candidate_o
 from kernelwright.tools.types import (
     Baselines,
     Candidate,
-    EnvironmentLacksError,
     LanguageName,
     Refusal,
     Task,
@@ -91,14 +91,12 @@ class Judge:
     """Judges answers in the short contract.
 
     Args:
-        executor: Who compiles, verifies and times; not one whose device is elsewhere.
+        executor: Who compiles, verifies and times, and answers within the call. One whose devices
+            are elsewhere is asked for all answers to a task at once, and spreads them.
         language: What answers are written in.
         known: Where verdicts are kept.
         baselines: Where the times of baselines are kept, which several runs may share.
         device: What it judges on; what is kept is of that device alone.
-
-    Raises:
-        EnvironmentLacksError: The executor's device is somewhere else.
     """
 
     def __init__(
@@ -109,11 +107,6 @@ class Judge:
         baselines: Known | None = None,
         device: str = "",
     ) -> None:
-        if executor.capabilities.remote:
-            raise EnvironmentLacksError(
-                "learning judges many answers one after the other, which an executor whose device "
-                "is elsewhere cannot; run it where the device is"
-            )
         self._executor, self._language = executor, language
         self._known, self._device = known or Known(None), device
         self._baselines = baselines or Known(None)
@@ -144,6 +137,9 @@ class Judge:
             answers: As they were written.
             eager_only: Whether eager alone is the baseline; it is measured once something is right.
         """
+        if self._executor.capabilities.remote:
+            different = dict.fromkeys(answers)
+            await asyncio.gather(*(self._one(task, answer) for answer in different))
         found = [await self._one(task, answer) for answer in answers]
         if not any(worth.is_correct for worth in found):
             return found
@@ -174,6 +170,10 @@ class Judge:
         found = self._candidate(answer, names)
         if isinstance(found, Worth):
             return found
+        if self._executor.capabilities.remote:
+            # Answers from afar are kept by the candidate's name, and one code may serve two tasks.
+            name = sha256(f"{task.digest} {found.id}".encode()).hexdigest()[:12]
+            found = found.model_copy(update={"id": name})
         evaluation = await self._executor.evaluate(task, found, "screen")
         log = evaluation.compiler_log[-_LOG_CHARACTERS:]
         reason = "\n".join(filter(None, (evaluation.verification.reason, log)))

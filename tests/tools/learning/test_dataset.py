@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile, search_profile
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.learning.contract.prompts import Turn
 from kernelwright.tools.learning.data.dataset import Summary, is_held_out, split, write
@@ -160,6 +160,19 @@ async def test_a_verdict_is_reached_once_and_equal_answers_share_it(
     again = Judge(reading, "cuda", Known(tmp_path / "verdicts.jsonl"))
     assert await again.judged(problem.task, [CODE, CODE, "no code"]) == first
     assert len(reading.asked) == 1
+
+
+async def test_a_device_elsewhere_is_asked_once_for_a_code_and_a_task(
+    reading: Executor, problem: Problem
+) -> None:
+    reading.capabilities = Capabilities(remote=True)
+    judge = Judge(reading, "cuda")
+    found = await judge.judged(problem.task, [CODE, CODE, CODE.replace("ms=2", "ms=1")])
+    assert [one.speedup for one in found] == [2.0, 2.0, 4.0]
+    assert len(set(reading.asked)) == len(reading.asked) == 2
+    other = problem.task.model_copy(update={"source_sha256": "another"})
+    await judge.judged(other, [CODE])
+    assert len(set(reading.asked)) == 3
 
 
 def run_over(

@@ -49,9 +49,11 @@ async def judging(
         seed: Of every draw of inputs.
 
     Raises:
-        Complaint: There is no executor of that name.
-        EnvironmentLacksError: There is no such device, or the executor's is elsewhere.
+        Complaint: There is no executor of that name, or it answers another day.
+        EnvironmentLacksError: There is no such device.
     """
+    if name == "batch":
+        raise Complaint("--executor batch answers when bundles are back; learning cannot wait so")
     with tempfile.TemporaryDirectory(prefix="kernelwright-", ignore_cleanup_errors=True) as scratch:
         try:
             kind = executor_kind(name)
