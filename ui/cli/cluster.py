@@ -4,8 +4,8 @@ import asyncio
 import secrets
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,31 +147,29 @@ async def _greeted(ground: "Ground") -> "tuple[Row, ...]":
         try:
             seen = await cluster.fleet.looked()
             wanted = sum(number for kind, number in seen.kinds.items() if kind != _ANY)
-            async with asyncio.timeout(_GREETING_S):
-                while len(cluster.scheduler.devices) + len(cluster.refusals) < wanted:  # noqa: ASYNC110
-                    await asyncio.sleep(_LOOK_S)
-        except TimeoutError:
-            pass
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GREETING_S):
+                    await _until(
+                        lambda: len(cluster.scheduler.devices) + len(cluster.refusals), wanted
+                    )
+            up, refused = dict(cluster.scheduler.devices), cluster.refusals
         finally:
             await cluster.aclose()
-    up = cluster.scheduler.devices
     rows = [Row(subject="cluster", outcome="works", words="; ".join(told(seen)))]
-    rows += [
-        Row(
-            subject=name,
-            outcome="works",
-            words=f"{device.name} on {device.greeting.node}, {device.greeting.software}",
-        )
-        for name, device in sorted(up.items())
-    ]
-    rows += [
-        Row(subject=name, outcome="missing", words=words)
-        for name, words in sorted(cluster.refusals.items())
-    ]
-    if silent := wanted - len(up) - len(cluster.refusals):
-        words = f"{silent} devices did not answer within {_GREETING_S:.0f} s"
+    for name, device in sorted(up.items()):
+        words = f"{device.name} on {device.greeting.node}, {device.greeting.software}"
+        rows.append(Row(subject=name, outcome="works", words=words))
+    for name, words in sorted(refused.items()):
+        rows.append(Row(subject=name, outcome="missing", words=words))
+    if silent := wanted - len(up) - len(refused):
+        words = f"{silent} of {wanted} did not answer within {_GREETING_S:.0f} s"
         rows.append(Row(subject="devices", outcome="missing", words=words))
     return tuple(rows)
+
+
+async def _until(counted: Callable[[], int], wanted: int) -> None:
+    while counted() < wanted:  # noqa: ASYNC110 - the fleet sets no event
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _token(address: str) -> "Row":

@@ -109,7 +109,15 @@ class Cluster:
         return sum(number for kind, number in seen.items() if kind.lower() in wanted)
 
     async def read(self, path: Path, policy: TracePolicy) -> Task | Refusal:
-        """Read a file here, for all searches in turn: the processes that do it are large."""
+        """Read a file here, for all searches in turn: the processes that do it are large.
+
+        Raises:
+            EnvironmentLacksError: A file could reach the cluster's token from here.
+        """
+        from kernelwright.tools.evaluate.executors.cluster.judge import wall_lacks
+
+        if lacks := await asyncio.to_thread(wall_lacks, "cpu"):
+            raise EnvironmentLacksError(lacks)
         async with self._reading:
             if self._reader is None:
                 self._reader = LocalExecutor.create("cpu", self._scratch)

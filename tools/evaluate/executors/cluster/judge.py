@@ -83,12 +83,12 @@ def greeting(target: str) -> Greeting:
         node=node,
         unit=_gpu_id() if hardware.kind == "cuda" else f"cpu-{node}",
         software=software(),
-        lacks=_wall_lacks(hardware.kind),
+        lacks=wall_lacks(hardware.kind),
         pid=os.getpid(),
     )
 
 
-def _wall_lacks(device: str) -> str:
+def wall_lacks(device: str) -> str:
     """Why a candidate could reach the cluster from here; "" where it cannot."""
     try:
         stands = wall(device)

@@ -152,7 +152,10 @@ class RayFleet:
         )
         looking.cancel()
         if self.seen is None:
-            raise EnvironmentLacksError(self._why or f"no cluster answered within {within_s:.0f} s")
+            at = f" at {self._ground.address}" if self._ground.address else ""
+            raise EnvironmentLacksError(
+                self._why or f"no cluster answered{at} within {within_s:.0f} s"
+            )
         return self.seen
 
     async def run(self, device: str, job: str) -> str:
