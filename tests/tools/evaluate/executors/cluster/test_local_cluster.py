@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
@@ -109,14 +110,16 @@ def test_this_process_could_not_begin_a_cluster_of_its_own() -> None:
     assert networks() != set()
 
 
-@pytest_asyncio.fixture
-async def two(tmp_path: Path) -> AsyncIterator[Cluster]:
-    cluster = Cluster(Ground(kinds=("cpu",), cpus=2), tmp_path / "scratch")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def two(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """A cluster of two workers, which takes ten seconds to start."""
+    cluster = Cluster(Ground(kinds=("cpu",), cpus=2), tmp_path_factory.mktemp("scratch"))
     yield cluster
     await cluster.aclose()
 
 
 @pytest.mark.exhaustive
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_module_on_a_device_reaches_nothing_of_the_cluster(
     two: Cluster, tmp_path: Path
 ) -> None:
@@ -134,6 +137,7 @@ async def test_a_module_on_a_device_reaches_nothing_of_the_cluster(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.asyncio(loop_scope="module")
 async def test_the_cluster_is_in_a_network_of_its_own_and_leaves_nothing(
     two: Cluster, story: ModuleType
 ) -> None:
@@ -168,12 +172,20 @@ async def test_a_search_that_loses_workers_ends_with_the_same_jobs_and_verdicts(
     story: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    for name in ("alone", "lost"):
-        (tmp_path / name).mkdir()
-    nobody = story.Murderer((), random.Random(0), {})
-    left_alone = await story.search(tmp_path / "alone", nobody)
-    murderer = story.Murderer(story.PHASES, random.Random(1), left_alone.phase_s)
-    found = await story.search(tmp_path / "lost", murderer)
-    assert story.differences(left_alone, found) == []
+    typical_s = {"probe": 6.0, "screen": 3.0, "precise": 1.0, "profile": 0.5, "certify": 8.0}
+    murderer = story.Murderer(story.PHASES, random.Random(1), typical_s)
+    found = await story.search(tmp_path, murderer)
     assert {phase for phase, _ in found.killed} == set(story.PHASES)
     assert found.losses
+    assert Counter(job.split()[0] for job in found.jobs) == dict(
+        probe=1, screen=3, precise=1, profile=1, certify=1
+    )
+    assert found.answered_twice == 0
+    said = Counter((line.split()[0], line.split()[-1]) for line in found.verdicts)
+    assert said == {
+        ("screen", "correct"): 2,
+        ("screen", "wrong_result"): 1,
+        ("precise", "correct"): 1,
+        ("certify", "correct"): 1,
+    }
+    assert story.offspring() == []
