@@ -56,6 +56,8 @@ class RayKind(ExecutorKind):
             raise ValueError("--bundles needs --executor batch")
         if options.gpu is not None and options.target == CPU:
             raise ValueError("--gpu names a GPU, but --target is cpu")
+        if options.gpu is not None and "," in options.gpu:
+            raise ValueError("one kind of GPU for a search; bench takes several, a result for each")
         return ExecutorChoice(name=name, kind=options.gpu or "", cluster=options.cluster)
 
 
