@@ -12,6 +12,7 @@ machines that come later get theirs, and those that are lost cost what they were
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
@@ -257,12 +258,15 @@ def main() -> None:
     """The process; the ground is its argument."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as lines:
         os.dup2(2, 1)
+        ground = Ground.model_validate_json(sys.argv[1])
         try:
-            asyncio.run(serve(Ground.model_validate_json(sys.argv[1]), lines))
+            asyncio.run(serve(ground, lines))
         except BrokenPipeError:
             sys.stderr.close()
         finally:
             ray.shutdown()
+            if ground.folder:
+                shutil.rmtree(ground.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,8 @@ class RayFleet:
         ground = self._ground.model_copy(update={"folder": folder, "threads": threads})
         command: Sequence[str] = (sys.executable, "-m", _BROKER, ground.model_dump_json())
         if not ground.address:
-            walled = ("--dev-bind", "/", "/", "--unshare-net", "--die-with-parent", "--")
+            # It is told of our end by its input's, however we end, and takes its cluster along.
+            walled = ("--dev-bind", "/", "/", "--unshare-net", "--")
             command = (bubblewrap() or "bwrap", *walled, *command)
         shown = None if os.environ.get(LOG) else asyncio.subprocess.DEVNULL
         return await asyncio.create_subprocess_exec(
