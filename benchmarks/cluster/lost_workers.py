@@ -46,29 +46,30 @@ from kernelwright.tools.types.run import Summary
 
 PHASES = ("start", "probe", "screen", "precise", "profile", "certify")
 WORKERS = 2
+# Two dozen operators, so that one pass is certainly faster than eager: a kernel about as fast would
+# be a finalist in one run and none in the next, whatever became of workers.
 FILE = """import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.softmax(x * 0.5, dim=-1)
+        for _ in range(12):
+            x = torch.clamp(x * 1.25, -1.0, 1.0)
+        return x
 
 def get_inputs():
-    return [torch.randn(64, 512)]
+    return [torch.randn(256, 1024)]
 """
-KERNEL = """#include <cmath>
+KERNEL = """#include <algorithm>
 #include <cstdint>
-extern "C" void rows_softmax(const float* x, float* y, int64_t rows, int64_t columns) {
-    for (int64_t r = 0; r < rows; r++) {
-        const float* a = x + r * columns;
-        float* b = y + r * columns;
-        for (int again = 0; again < %(times)d; again++) {
-            double top = -INFINITY, sum = 0;
-            for (int64_t c = 0; c < columns; c++) top = a[c] * 0.5 > top ? a[c] * 0.5 : top;
-            for (int64_t c = 0; c < columns; c++) sum += std::exp(a[c] * 0.5 - top);
-            for (int64_t c = 0; c < columns; c++) {
-                volatile float z = float(std::exp(a[c] * 0.5 - top) / sum) * %(factor)s;
-                b[c] = z;
+extern "C" void clamped(const float* x, float* y, int64_t count) {
+    for (int again = 0; again < %(times)d; again++) {
+        for (int64_t i = 0; i < count; i++) {
+            %(kept)s float z = x[i];
+            for (int step = 0; step < 12; step++) {
+                const float larger = z * 1.25f;
+                z = std::min(std::max(larger, -1.0f), 1.0f);
             }
+            y[i] = z * %(factor)s;
         }
     }
 }
@@ -76,14 +77,14 @@ extern "C" void rows_softmax(const float* x, float* y, int64_t rows, int64_t col
 PLAN = """def forward(x):
     rows, columns = x.shape
     y = empty_like(x)
-    launch("rows_softmax", args=(x, y, rows, columns))
+    launch("clamped", args=(x, y, rows * columns))
     return y
 """
 SOURCES: Mapping[str, str] = {
-    "fast": KERNEL % {"times": 1, "factor": "1.0f"},
-    "slow": KERNEL % {"times": 8, "factor": "1.0f"},
-    "wrong": KERNEL % {"times": 1, "factor": "1.1f"},
-    "broken": KERNEL.replace("int64_t r = 0", "int64_t r = ") % {"times": 1, "factor": "1.0f"},
+    "fast": KERNEL % {"times": 1, "factor": "1.0f", "kept": ""},
+    "slow": KERNEL % {"times": 8, "factor": "1.0f", "kept": "volatile"},
+    "wrong": KERNEL % {"times": 1, "factor": "1.1f", "kept": ""},
+    "broken": KERNEL.replace("i = 0", "i = ") % {"times": 1, "factor": "1.0f", "kept": ""},
 }
 PROFILE = SearchProfile(
     name="tiny", rounds=1, ideas_per_round=4, candidates_per_idea=1, repairs=0, patience=1,
