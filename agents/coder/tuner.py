@@ -1,26 +1,38 @@
 """The tuner: explores the declared tunables of one implementation.
 
-An optuna study over the tunables is asked for settings and told times; every measurement made
-before is told first. What it suggests may be invalid or known: the nearest open settings are taken
-then. It is seeded and asked one question at a time, so the same measurements
-lead to the same questions. It is no role of its own: it needs a sampler, and no model or rules.
+A model of the times that were measured (`surrogate`) says which settings to try next; every
+measurement made before is told first. It is no role of its own: it needs a model of settings, and
+no language model or rules. The same measurements lead to the same questions.
 """
 
+import random
 from collections.abc import Iterable, Sequence
-from math import log
+from math import inf, log
+from typing import Literal, Protocol
 
-import optuna
+import numpy as np
 
+from kernelwright.agents.coder.surrogate import Array, Surrogate
 from kernelwright.agents.shared.facts import agreement
+from kernelwright.tools.candidates import KernelSource
 from kernelwright.tools.languages import parse_kernel, settings_to_try, with_settings
 from kernelwright.tools.types import Analysis, Candidate, Setting
 
 Settings = tuple[Setting, ...]
+# What suggests settings; runs from before the surrogate have Optuna's sampler.
+By = Literal["surrogate", "sampler"]
 
-# What a failed setting is told as: worse than anything that ran, on the scale of log times.
-FAILED = log(1e6)
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+class Suggests(Protocol):
+    """Says which settings to measure next."""
+
+    def tell(self, settings: Settings, median_ms: float | None) -> None:
+        """Take note of a measurement; None for settings that did not run."""
+        ...
+
+    def choose(self, left: Sequence[Settings]) -> Settings:
+        """One of the settings that nobody measured or was given yet."""
+        ...
 
 
 class Tuning:
@@ -30,7 +42,8 @@ class Tuning:
         candidate: Any candidate of the implementation.
         known: Settings measured before, with their time in ms, None where they failed.
         analysis: The critic's word: what it prefers is asked first, what it avoids last.
-        seed: Of the sampler.
+        seed: Of what is drawn by chance.
+        by: What suggests settings.
     """
 
     def __init__(
@@ -39,17 +52,12 @@ class Tuning:
         known: Sequence[tuple[Settings, float | None]],
         analysis: Analysis | None = None,
         seed: int = 0,
+        by: By = "surrogate",
     ) -> None:
         self._candidate = candidate
-        self._source = parse_kernel(candidate.kernel, candidate.language)
-        self._distributions = {
-            tunable.name: optuna.distributions.CategoricalDistribution(tunable.values)
-            for tunable in self._source.tunables
-            if len(tunable.values) > 1
-        }
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6, multivariate=True)
-        self._study = optuna.create_study(sampler=sampler)
+        source = parse_kernel(candidate.kernel, candidate.language)
         self._open = dict.fromkeys(settings_to_try(candidate.kernel, candidate.language))
+        self._suggests = _suggesting(by, source, seed)
         for settings, median_ms in known:
             self.tell(settings, median_ms)
         self._preferred = _preferred(self._open, analysis)
@@ -73,34 +81,86 @@ class Tuning:
     def tell(self, settings: Settings, median_ms: float | None) -> None:
         """Take note of a measurement; None for settings that did not run."""
         self._open.pop(settings, None)
-        self._study.add_trial(
-            optuna.trial.create_trial(
-                params={s.name: s.value for s in settings if s.name in self._distributions},
-                distributions=self._distributions,
-                value=log(median_ms) if median_ms is not None else FAILED,
-            )
-        )
+        self._suggests.tell(settings, median_ms)
 
     def _next(self) -> Settings | None:
         while self._preferred:
             preferred = self._preferred.pop(0)
             if preferred in self._open:
                 return preferred
-        if not self._open:
-            return None
-        trial = self._study.ask(self._distributions)
-        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        # Asked for once: a trial makes the mapping anew each time.
-        suggested = trial.params
-        return min(self._open, key=lambda settings: self._distance(settings, suggested))
-
-    def _distance(self, settings: Settings, suggested: dict[str, int]) -> tuple[bool, int]:
-        """How far settings are from the sampler's; what the critic advises against comes last."""
-        differing = sum(item.value != suggested.get(item.name, item.value) for item in settings)
-        return self._is_avoided(settings), differing
+        # What the critic advises against comes last.
+        advised = [one for one in self._open if not self._is_avoided(one)]
+        left = advised or list(self._open)
+        return self._suggests.choose(left) if left else None
 
     def _is_avoided(self, settings: Settings) -> bool:
+        if not self._avoided:
+            return False
         return agreement({s.name: str(s.value) for s in settings}, self._avoided) > 0
+
+
+# So many settings are chosen at once, as they are measured side by side.
+_AT_ONCE = 4
+# What a model is made of at most: the fastest measurements and the latest.
+_FASTEST, _LATEST = 96, 32
+
+
+class Modelled:
+    """Suggests by a surrogate of what was measured; by chance while nothing ran."""
+
+    def __init__(self, source: KernelSource, seed: int) -> None:
+        self._places = {
+            tunable.name: dict(
+                zip(sorted(tunable.values), _steps(len(tunable.values)), strict=True)
+            )
+            for tunable in source.tunables
+            if len(tunable.values) > 1
+        }
+        self._known: list[tuple[Settings, float]] = []
+        self._chosen: list[Settings] = []
+        self._dice = random.Random(seed)
+
+    def tell(self, settings: Settings, median_ms: float | None) -> None:
+        """Take note; what was chosen before is chosen anew."""
+        self._known.append((settings, inf if median_ms is None else log(median_ms)))
+        self._chosen = []
+
+    def choose(self, left: Sequence[Settings]) -> Settings:
+        """The most promising, several chosen together while nothing new is told."""
+        if not self._chosen:
+            self._chosen = self._promising(left)
+        return self._chosen.pop(0)
+
+    def _promising(self, left: Sequence[Settings]) -> list[Settings]:
+        if not self._places or all(time == inf for _, time in self._known):
+            return [self._dice.choice(left)]
+        told = self._telling()
+        model = Surrogate(self._rows([settings for settings, _ in told]), [t for _, t in told])
+        return [left[at] for at in model.most_promising(self._rows(left), _AT_ONCE)]
+
+    def _telling(self) -> list[tuple[Settings, float]]:
+        """What is worth modelling, so that a question stays cheap after hundreds of answers."""
+        fastest = sorted(self._known, key=lambda one: one[1])[:_FASTEST]
+        return [*fastest, *(one for one in self._known[-_LATEST:] if one not in fastest)]
+
+    def _rows(self, settings: Sequence[Settings]) -> Array:
+        places = self._places
+        return np.array([
+            [places[one.name][one.value] for one in of if one.name in places] for of in settings
+        ])  # fmt: skip
+
+
+def _steps(count: int) -> list[float]:
+    return [at / (count - 1) for at in range(count)]
+
+
+def _suggesting(by: By, source: KernelSource, seed: int) -> Suggests:
+    if by == "surrogate":
+        return Modelled(source, seed)
+    # Optuna takes a while to import, and new runs do without.
+    from kernelwright.agents.coder.sampler import Sampler
+
+    return Sampler(source, seed)
 
 
 def _preferred(valid: Iterable[Settings], analysis: Analysis | None) -> list[Settings]:

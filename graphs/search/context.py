@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Literal
 
 from langgraph.runtime import RunControl
 
@@ -418,10 +419,16 @@ class SearchContext:
         """Around every question to the executor: a far judge's queue is not the search's time."""
         return self.archive.waiting() if self.executor.capabilities.remote else nullcontext()
 
+    def steers(self, part: Literal["contrast", "archive"]) -> bool:
+        """Whether that part has a say in what is tried; with a model it has unless switched off."""
+        if part in self.profile.without:
+            return False
+        return self.agents.strategist is not None or part in self.profile.rules_steer_by
+
     @property
     def islands(self) -> int:
         """How many populations there are; without an archive of elites there is nothing to part."""
-        return 1 if "archive" in self.profile.without else self.profile.islands
+        return self.profile.islands if self.steers("archive") else 1
 
     @property
     def width(self) -> int:

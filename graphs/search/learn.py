@@ -171,7 +171,7 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 def _parents(context: SearchContext, state: SearchState, found: tuple[Elite, ...]) -> list[str]:
     """Ids of the elites that the next round goes on from, of its own island."""
     profile, archive = context.profile, context.archive
-    if "archive" in profile.without:
+    if not context.steers("archive"):
         return [state["best"]] if state["best"] else []
     standings = archive.standings()
     if profile.islands > 1:

@@ -153,7 +153,7 @@ def _coder_request(
     context: SearchContext, work: Work, written: tuple[Candidate, ...]
 ) -> CoderRequest:
     archive, idea = context.archive, _idea(context, work["idea"])
-    analyses = archive.analyses()
+    analyses = archive.analyses() if context.steers("contrast") else ()
     judged = archive.standings()
     standings = {item.candidate.id: item for item in judged}
     start = [idea.parent] if idea.parent else []
@@ -206,7 +206,8 @@ async def _answer(context: SearchContext, work: Work, request: CoderRequest) -> 
 
 def _planner_input(state: SearchState, context: SearchContext, round: int) -> PlannerInput:
     archive = context.archive
-    analyses, judged, tried = archive.analyses(), archive.standings(), archive.ideas()
+    analyses = archive.analyses() if context.steers("contrast") else ()
+    judged, tried = archive.standings(), archive.ideas()
     standings = {item.candidate.id: item for item in judged}
     return PlannerInput(
         round=round,

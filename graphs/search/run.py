@@ -30,6 +30,7 @@ from kernelwright.graphs.search.options.run_terms import (
     choice_of,
     keep_manner,
     keep_start,
+    keep_tuner,
     opened,
     refusal,
 )
@@ -132,6 +133,7 @@ async def start_search(
                 keep_memories(archive, read, hardware, profile)
             keep_roles(archive)
             keep_tools(archive)
+            keep_tuner(archive)
             keep_second_chances(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)

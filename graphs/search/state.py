@@ -12,6 +12,7 @@ from typing import Annotated, NotRequired, TypedDict
 from kernelwright.agents.coder.tuner import Tuning
 from kernelwright.agents.shared.candidate_priority import Prospect, Seen, in_turn, prospect, seen
 from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.options.run_terms import tuned_by
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.candidates import implementation_key
 from kernelwright.tools.types import Candidate, Evaluation, Idea, Verdict
@@ -186,9 +187,10 @@ def tuning_of(context: SearchContext, candidate: Candidate, round: int) -> Tunin
         if implementation_key(item.candidate) == key
         and not (item.author == "tuner" and item.round == round)
     ]
-    analyses = context.archive.analyses()
+    analyses = context.archive.analyses() if context.steers("contrast") else ()
     analysis = analyses[-1] if analyses else None
-    return Tuning(candidate, known, analysis, seed=context.seed + round)
+    by = tuned_by(context.archive)
+    return Tuning(candidate, known, analysis, seed=context.seed + round, by=by)
 
 
 def _screened(context: SearchContext) -> list[Standing]:

@@ -2,8 +2,9 @@
 
 A gap is the logarithm of the best time found over the best time recorded: about the share of time
 that is left, 0 at the optimum. Means are over repetitions, then over loops, so that every loop
-counts alike. Intervals are bootstrapped over repetitions within each loop: they say how far chance
-in the searches moves a figure on these loops, not what other loops would show. A loop is solved
+counts alike. Intervals of gaps are bootstrapped over repetitions within each loop: how far chance
+in the searches and their timings moves a figure on these loops. Those of differences between
+policies draw the loops anew as well: what other loops of the kind would show. A loop is solved
 where its median repetition ends within 3 % of the optimum.
 """
 
@@ -102,7 +103,7 @@ def worth(policy: str, evaluations: int, whole: Gaps, without: Gaps) -> Worth:
     return Worth(
         policy=policy,
         evaluations=evaluations,
-        gain=_percent(_bootstrapped(list(lost.values()))),
+        gain=_percent(_bootstrapped(list(lost.values()), draw_groups=True)),
         helped=tuple(loop for loop, item in alone.items() if item.low > 0),
         harmed=tuple(loop for loop, item in alone.items() if item.high < 0),
         loops=len(lost),
@@ -123,12 +124,15 @@ def standings(
     return tuple(table), tuple(parts)
 
 
-def _bootstrapped(groups: Sequence[Sequence[float]]) -> Estimate:
-    """The mean over groups of their means; each group's values are drawn anew for the interval."""
+def _bootstrapped(groups: Sequence[Sequence[float]], *, draw_groups: bool = False) -> Estimate:
+    """The mean over groups of their means, with values, and groups where asked, drawn anew."""
     dice = random.Random(0)
-    means = sorted(
-        fmean(fmean(dice.choices(of, k=len(of))) for of in groups) for _ in range(_DRAWS)
-    )
+
+    def drawn() -> float:
+        chosen = dice.choices(groups, k=len(groups)) if draw_groups else groups
+        return fmean(fmean(dice.choices(of, k=len(of))) for of in chosen)
+
+    means = sorted(drawn() for _ in range(_DRAWS))
     at = int(0.025 * _DRAWS)
     return Estimate(mean=fmean(map(fmean, groups)), low=means[at], high=means[-1 - at])
 

@@ -13,14 +13,15 @@ import random
 import tempfile
 import warnings
 from collections.abc import Sequence
-from math import inf, log
+from math import exp, inf, log
 from pathlib import Path
 
 import optuna
 
-from kernelwright.agents.coder.tuner import FAILED
+from kernelwright.agents.coder.sampler import FAILED
 from kernelwright.agents.role import RoleSetting
 from kernelwright.agents.roles import AgentSet
+from kernelwright.agents.shared.noise import BAND
 from kernelwright.graphs.search.context import Circumstances, Control, MakeAgents
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.suite.ablation import budget
@@ -33,7 +34,7 @@ from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Refusal, Task, TracePolicy, Value
 
 RANDOM, OPTUNA, WHOLE = "random", "optuna", "whole"
-_WITHOUT = "without "
+_WITHOUT, _WITH = "without ", "with "
 # A run that nobody will look at need not reach a disk.
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # More than any search needs for its evaluations; fewer than one that finds nothing to try takes.
@@ -41,21 +42,63 @@ _ROUNDS = 60
 
 
 class Trail(Value):
-    """What one search was told, in order: times in ms, infinite where there was none."""
+    """What one search asked for, in order: times in ms, infinite where there was none.
+
+    `times_ms` are as recorded, `told_ms` as the search was told them.
+    """
 
     loop: str
     policy: str
     seed: int
     times_ms: tuple[float, ...]
+    told_ms: tuple[float, ...]
 
     def best_ms(self, evaluations: int) -> float:
-        """The fastest of the first so many; infinite where none was correct."""
-        return min(self.times_ms[:evaluations], default=inf)
+        """The time of what it takes for the fastest of the first so many; infinite for none."""
+        told = self.told_ms[:evaluations]
+        return self.times_ms[told.index(min(told))] if told else inf
 
 
-def policies(parts: Sequence[Part]) -> tuple[str, ...]:
-    """What is compared: chance, Optuna alone, the whole search, and it without each part."""
-    return (RANDOM, OPTUNA, WHOLE, *(f"{_WITHOUT}{part}" for part in parts))
+# A median of so many samples, as a screening's, has this share of a sample's deviation.
+_OF_A_SAMPLE = 1.2533 / 3.0
+
+
+class Noise:
+    """Tells recorded measurements as another search would have made them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __call__(self, point: Point) -> Point:
+        """The same with a time drawn around the recorded one; the same seed draws the same."""
+        if point.median_ms is None or not point.p10_ms or not point.p90_ms:
+            return point
+        deviation = log(point.p90_ms / point.p10_ms) / BAND * _OF_A_SAMPLE
+        dice = random.Random(f"{self._seed}:{point.key}")
+        factor = exp(dice.gauss(0.0, deviation))
+        times = (point.median_ms, point.p10_ms, point.p90_ms)
+        names = ("median_ms", "p10_ms", "p90_ms")
+        moved = {name: ms * factor for name, ms in zip(names, times, strict=True)}
+        return point.model_copy(update=moved)
+
+
+def policies(parts: Sequence[Part], profile: SearchProfile) -> tuple[str, ...]:
+    """What is compared: chance, Optuna alone, the search, and it without each part.
+
+    Parts that rules do not steer by as a rule are added instead of taken away.
+    """
+    idle = {"contrast", "archive"} - {*profile.rules_steer_by}
+    changed = (f"{_WITH if part in idle else _WITHOUT}{part}" for part in parts)
+    return (RANDOM, OPTUNA, WHOLE, *changed)
+
+
+def changed(profile: SearchProfile, policy: str) -> SearchProfile:
+    """The profile of a policy that is a search."""
+    if policy.startswith(_WITH):
+        steering = {"rules_steer_by": (policy.removeprefix(_WITH),)}
+        profile = SearchProfile.model_validate(profile.model_dump() | steering)
+    without = (policy.removeprefix(_WITHOUT),) if policy.startswith(_WITHOUT) else ()
+    return budget(profile, without)
 
 
 async def follow(
@@ -66,15 +109,24 @@ async def follow(
     Raises:
         ValueError: When the loop's module cannot be traced any more.
     """
+    noise = Noise(seed)
     if policy == RANDOM:
-        told = _by_chance(surface, seed, evaluations)
+        asked = _by_chance(surface, seed, evaluations)
     elif policy == OPTUNA:
-        told = _by_optuna(surface, seed, evaluations)
+        asked = _by_optuna(surface, seed, evaluations, noise)
     else:
-        parts = (policy.removeprefix(_WITHOUT),) if policy.startswith(_WITHOUT) else ()
-        told = await _by_search(surface, budget(profile, parts), seed, evaluations)
-    times_ms = tuple(inf if point.median_ms is None else point.median_ms for point in told)
-    return Trail(loop=surface.space.name, policy=policy, seed=seed, times_ms=times_ms)
+        asked = await _by_search(surface, changed(profile, policy), seed, evaluations)
+    return Trail(
+        loop=surface.space.name,
+        policy=policy,
+        seed=seed,
+        times_ms=tuple(map(_time_ms, asked)),
+        told_ms=tuple(_time_ms(noise(point)) for point in asked),
+    )
+
+
+def _time_ms(point: Point) -> float:
+    return inf if point.median_ms is None else point.median_ms
 
 
 def _by_chance(surface: Surface, seed: int, evaluations: int) -> Sequence[Point]:
@@ -82,7 +134,7 @@ def _by_chance(surface: Surface, seed: int, evaluations: int) -> Sequence[Point]
     return dice.sample(surface.points, min(evaluations, len(surface.points)))
 
 
-def _by_optuna(surface: Surface, seed: int, evaluations: int) -> Sequence[Point]:
+def _by_optuna(surface: Surface, seed: int, evaluations: int, noise: Noise) -> Sequence[Point]:
     """A way first, then its settings; the nearest open point of that way is taken."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -112,7 +164,8 @@ def _by_optuna(surface: Surface, seed: int, evaluations: int) -> Sequence[Point]
         open_ones[way].remove(point)
         told.append(point)
         if trial.params["way"] == way:
-            study.tell(trial, log(point.median_ms) if point.median_ms else FAILED)
+            median_ms = noise(point).median_ms
+            study.tell(trial, log(median_ms) if median_ms else FAILED)
     return told
 
 
@@ -132,7 +185,7 @@ async def _by_search(
         if len(told) >= evaluations:
             control.stop("the evaluations are spent")
 
-    judge = SurfaceExecutor(surface, task, hardware, asked)
+    judge = SurfaceExecutor(surface, task, hardware, asked, Noise(seed))
     with (
         tempfile.TemporaryDirectory(dir=_IN_MEMORY) as home,
         only_measured(surface.settings_of),

@@ -40,7 +40,7 @@ def replay(
         surfaces = _chosen(load_surfaces(folder), loops)
     except (ValueError, OSError) as error:
         raise Complaint(f"{error}") from None
-    wanted = policies(_parts(without))
+    wanted = policies(_parts(without), profile)
     known = _read(out) if out else {}
     trails = list(_replayed(folder, surfaces, wanted, endless(profile), seeds, known, out))
     best_ms = {surface.space.name: surface.best_ms for surface in surfaces}

@@ -3,6 +3,7 @@
 - The person's own kernel.
 - How the critic is asked. Runs from before this was kept were asked after their last round too,
   were shown exemplars by speed alone, without measured readings, and explained noise as well.
+- What suggests settings to its tuner.
 - Where it is evaluated: by which executor, chosen by name, here or elsewhere.
 - What the search decided by the clock or by a person's steering: once, and kept for a replay.
   Everything else follows from what the archive holds. A step that is taken again after a crash
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kernelwright.agents.coder.model import CODER
+from kernelwright.agents.coder.tuner import By
 from kernelwright.agents.critic.critic import Manner
 from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.roles import AgentSet, GivenCoder, StartingCoder, StartingPlanner
@@ -101,6 +103,19 @@ def keep_manner(archive: Archive) -> None:
     """Let the critic of a new run be asked as is done now."""
     manner = Manner(relatives=True, after_the_last=False, noise=True, readings=True)
     archive.record_term(_CRITIC_TERM, manner.model_dump_json())
+
+
+_TUNER_TERM = "tuner"
+
+
+def keep_tuner(archive: Archive, by: By = "surrogate") -> None:
+    """Let a new run be tuned as is done now."""
+    archive.record_term(_TUNER_TERM, by)
+
+
+def tuned_by(archive: Archive) -> By:
+    """What suggests settings in this run; Optuna's sampler in those from before there was more."""
+    return "surrogate" if archive.term(_TUNER_TERM) == "surrogate" else "sampler"
 
 
 def manner_of(archive: Archive) -> Manner:

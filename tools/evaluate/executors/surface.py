@@ -1,7 +1,8 @@
 """Judges as a recorded settings space says: every verdict and time is a measurement of before.
 
-For judging search policies without a device. It counts what a search pays for: candidates that it
-had not asked about yet. A precise look at a known one gives its recorded time again.
+For judging search policies without a device. What a measurement is told as may differ from one
+repetition of a search to the next, as on a device. It counts what a search pays for: candidates
+that it had not asked about yet. A precise look at a known one gives the same time again.
 
 What is not covered: candidates that nobody measured, which a search that tries recorded settings
 only cannot write; and repairs by other means than other settings and strategies.
@@ -41,12 +42,19 @@ class SurfaceExecutor(Executor):
         surface: What was measured.
         task: The loop as a task.
         hardware: The device that it was measured on.
-        asked: Told of every candidate that is evaluated for the first time, and what it came to.
+        asked: Told of every candidate that is evaluated for the first time.
+        noisy: What a recorded measurement is told as.
     """
 
     def __init__(
-        self, surface: Surface, task: Task, hardware: Hardware, asked: Callable[[Point], None]
+        self,
+        surface: Surface,
+        task: Task,
+        hardware: Hardware,
+        asked: Callable[[Point], None],
+        noisy: Callable[[Point], Point],
     ) -> None:
+        self._noisy = noisy
         self._surface, self._task, self._hardware = surface, task, hardware
         self._asked = asked
         self._conditions = Conditions(device=hardware.name, l2_flushed=True, input_sets=1)
@@ -80,7 +88,7 @@ class SurfaceExecutor(Executor):
             point = self._surface.point_of(candidate)
             if point is None:
                 raise NotRecordedError(f"candidate {candidate.id} under its settings")
-            self._evaluated[candidate.id] = self._evaluation(candidate, point)
+            self._evaluated[candidate.id] = self._evaluation(candidate, self._noisy(point))
             self._asked(point)
         return self._evaluated[candidate.id]
 

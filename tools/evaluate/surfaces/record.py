@@ -3,12 +3,14 @@
 `spaces.jsonl` has a line for each loop: what a planner may choose among, with predicted times, and
 what a coder would write for each of these ways. `points-N.jsonl` has a line for each measurement:
 a way under settings, with its time or with why it has none. Lines are only ever added, so that a
-recording which is cut short is whole as far as it came; a file is not much larger than 12 MiB.
+recording which is cut short is whole as far as it came; a file is not much larger than 12 MiB. To
+be kept, files may be packed (`.gz`); what comes later goes into plain ones.
 
 What is not covered: other inputs than those drawn under one seed, and noise that lasts longer than
 one timing. A time is a screening's.
 """
 
+import gzip
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -138,7 +140,7 @@ def append(folder: Path, line: Space | Point) -> None:
         path = folder / SPACES
     else:
         path = points_files(folder)[-1] if points_files(folder) else folder / POINTS.format(0)
-        if path.exists() and path.stat().st_size > FILE_BYTES:
+        if path.suffix == ".gz" or (path.exists() and path.stat().st_size > FILE_BYTES):
             path = folder / POINTS.format(len(points_files(folder)))
     with path.open("ab+") as file:
         # A process that was ended may have left half a line.
@@ -149,21 +151,28 @@ def append(folder: Path, line: Space | Point) -> None:
 
 def points_files(folder: Path) -> list[Path]:
     """The files of points, in the order in which they were written."""
-    return sorted(folder.glob("points-*.jsonl"), key=lambda path: int(path.stem[7:]))
+    found = [*folder.glob("points-*.jsonl"), *folder.glob("points-*.jsonl.gz")]
+    return sorted(found, key=lambda path: int(path.name[7:].partition(".")[0]))
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file, packed or not."""
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes()).decode().splitlines()
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def known_spaces(folder: Path) -> dict[str, Space]:
     """Every loop of a folder by its name."""
-    path = folder / SPACES
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    spaces = [Space.model_validate_json(line) for line in lines]
+    files = [path for path in (folder / SPACES, folder / f"{SPACES}.gz") if path.exists()]
+    spaces = [Space.model_validate_json(line) for path in files for line in _lines(path)]
     return {space.name: space for space in spaces}
 
 
 def read_points(folder: Path) -> Iterator[Point]:
     """Every measurement; lines that were cut off are left out."""
     for path in points_files(folder):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(_lines(path), start=1):
             try:
                 yield Point.model_validate_json(line)
             except ValidationError as error:

@@ -1,5 +1,6 @@
 """A recording is whole as far as it came, whoever cut it off."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,17 @@ def test_a_full_file_is_followed_by_another(
     recorded(tmp_path)
     assert [path.name for path in points_files(tmp_path)] == [f"points-{n}.jsonl" for n in range(3)]
     assert len(load_surfaces(tmp_path)[0].points) == 2
+
+
+def test_packed_files_are_read_and_never_added_to(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    for path in list(tmp_path.glob("*.jsonl")):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert len(load_surfaces(tmp_path)[0].points) == 2
+    append(tmp_path, Point(loop="sum", way=0, values=(3,), median_ms=0.4))
+    assert [path.name for path in points_files(tmp_path)] == ["points-0.jsonl.gz", "points-1.jsonl"]
+    assert load_surfaces(tmp_path)[0].best_ms == 0.4
 
 
 def test_a_folder_without_a_recording_is_refused_in_a_sentence(tmp_path: Path) -> None:
