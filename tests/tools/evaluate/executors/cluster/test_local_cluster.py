@@ -112,8 +112,16 @@ def test_this_process_could_not_begin_a_cluster_of_its_own() -> None:
     assert networks() != set()
 
 
+@pytest.fixture(scope="module")
+def before(story: ModuleType) -> set[tuple[int, str]]:
+    """What other files' tests left to stay as long as this process does, a fork server say."""
+    return set(story.offspring())
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def two(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+async def two(
+    tmp_path_factory: pytest.TempPathFactory, before: set[tuple[int, str]]
+) -> AsyncIterator[Cluster]:
     """A cluster of two workers, which takes ten seconds to start."""
     cluster = Cluster(Ground(kinds=("cpu",), cpus=2), tmp_path_factory.mktemp("scratch"))
     yield cluster
@@ -141,7 +149,7 @@ async def test_a_module_on_a_device_reaches_nothing_of_the_cluster(
 @pytest.mark.exhaustive
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_cluster_is_in_a_network_of_its_own_and_leaves_nothing(
-    two: Cluster, story: ModuleType
+    two: Cluster, story: ModuleType, before: set[tuple[int, str]]
 ) -> None:
     await two.some("cpu")
     (inside,) = [
@@ -155,7 +163,7 @@ async def test_the_cluster_is_in_a_network_of_its_own_and_leaves_nothing(
         await two.some("H200")
     await two.aclose()
     await asyncio.sleep(1.0)
-    assert story.offspring() == []
+    assert set(story.offspring()) <= before
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +180,10 @@ def story() -> ModuleType:
 @pytest.mark.exhaustive
 @pytest.mark.slow
 async def test_a_search_that_loses_workers_ends_with_the_same_jobs_and_verdicts(
-    story: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    story: ModuleType,
+    before: set[tuple[int, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     typical_s = {"probe": 6.0, "screen": 3.0, "precise": 1.0, "profile": 0.5, "certify": 8.0}
@@ -191,4 +202,4 @@ async def test_a_search_that_loses_workers_ends_with_the_same_jobs_and_verdicts(
         ("precise", "correct"): 1,
         ("certify", "correct"): 1,
     }
-    assert story.offspring() == []
+    assert set(story.offspring()) <= before
