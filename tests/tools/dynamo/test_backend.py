@@ -151,6 +151,7 @@ def test_regions_run_the_librarys_kernels_and_inductor_compiles_the_rest(home: P
     in_a_model(home)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("plain")
 def test_what_was_not_certified_here_as_faster_is_left_to_inductor(home: Path):
     model, x = nn.LayerNorm(64).eval(), torch.randn(32, 64)

@@ -1,6 +1,5 @@
 """Small tasks, kernels for them and an executor with short limits, all of them real."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -12,12 +11,12 @@ from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import detect
 from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import (
     Baseline,
     Baselines,
     Candidate,
     Evaluation,
-    Refusal,
     Task,
     TracePolicy,
 )
@@ -71,20 +70,13 @@ async def executor(
 
 
 @pytest.fixture(scope="session")
-def rows(cpu: Hardware, made_once: Callable[[str, Callable[[Path], str]], str]) -> Task:
+def rows(made_once: Callable[[str, Callable[[Path], str]], str]) -> Task:
     """A softmax of scaled rows, traced from a file, once for all processes: a task is a value."""
 
-    async def traced(folder: Path) -> Task | Refusal:
+    def made(folder: Path) -> str:
         path = folder / "rows.py"
         path.write_text(ROWS, encoding="utf-8")
-        reader = LocalExecutor(cpu, folder / "scratch", seed=7, rules=SHORT)
-        try:
-            return await reader.trace(path, TracePolicy())
-        finally:
-            await reader.aclose()
-
-    def made(folder: Path) -> str:
-        task = asyncio.run(traced(folder))
+        task = trace(ROWS, str(path), TracePolicy())
         assert isinstance(task, Task), task
         return task.model_dump_json()
 

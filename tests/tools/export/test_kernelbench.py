@@ -3,6 +3,8 @@
 import ast
 import re
 
+import pytest
+
 from kernelwright.tools.export import export_kernelbench
 from kernelwright.tools.export.folder import literal, names
 from kernelwright.tools.export.render import SEPARATOR
@@ -25,6 +27,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.exhaustive
 def test_results_and_weights_agree_under_one_seed(material, busy, outside, tmp_path):
     path = export_kernelbench(material(*busy), tmp_path / "model_new.py")
     (tmp_path / "reference.py").write_text(busy[0])

@@ -85,6 +85,7 @@ async def test_an_agent_audits_searches_asks_why_and_takes_it_home(tmp_path):
         assert (tmp_path / "faster" / "module.py").is_file()
 
 
+@pytest.mark.exhaustive
 async def test_what_cannot_be_done_is_an_error_of_one_sentence(tmp_path):
     root = tmp_path / "root"
     root.mkdir()

@@ -143,6 +143,7 @@ async def test_a_file_that_a_lost_process_had_begun_is_an_outcome(tmp_path: Path
     ]
 
 
+@pytest.mark.exhaustive
 async def test_a_gpu_without_files_gets_no_process(tmp_path: Path) -> None:
     share, found = share_of(tmp_path, (("0.py", ENDLESS),)), list[Outcome]()
     working = await until_begun(share, found)

@@ -24,6 +24,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.exhaustive
 async def test_a_worker_in_the_background_stands_still_while_something_is_timed(
     tmp_path: Path, cpu: Hardware, short_rules: Rules
 ) -> None:

@@ -104,8 +104,9 @@ async def test_random_forwards_are_refused_with_the_way_out(
     file = write(MODEL + body + INPUTS)
     found = await reader.trace(file, TracePolicy())
     assert isinstance(found, Refusal)
-    assert "random numbers" in found.sentence
-    assert "--eval" in found.sentence
+    assert "draws random numbers in native_dropout" in found.sentence
+    assert "--eval puts it into evaluation mode" in found.sentence
+    assert found.draws_in_training
     assert isinstance(await reader.trace(file, TracePolicy(evaluation=True)), Task)
 
 
@@ -138,6 +139,7 @@ def _named(name: str) -> list[int]:
     return found
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_does_nothing_is_given_up_and_says_so_meanwhile(
     reader: LocalExecutor, write: Callable[[str], Path]
 ) -> None:

@@ -1,16 +1,15 @@
 """A small task, and a way to have foreign code judged against it in real processes."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.foreign.host.judges import ForeignJudge
 from kernelwright.tools.evaluate.messages import Foreign, ForeignRequest
 from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
 
 TASK = """
@@ -34,17 +33,11 @@ def get_init_inputs():
 
 
 @pytest.fixture(scope="session")
-def task(made_once, short_rules: Rules) -> Task:
-    async def traced(folder: Path):
-        (folder / "task.py").write_text(TASK)
-        executor = LocalExecutor.create("cpu", folder / "scratch", rules=short_rules)
-        try:
-            return await executor.read(folder / "task.py", TracePolicy())
-        finally:
-            await executor.aclose()
-
+def task(made_once) -> Task:
     def made(folder: Path) -> str:
-        found = asyncio.run(traced(folder))
+        path = folder / "task.py"
+        path.write_text(TASK)
+        found = trace(TASK, str(path), TracePolicy())
         assert isinstance(found, Task)
         return found.model_dump_json()
 

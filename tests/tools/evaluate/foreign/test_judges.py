@@ -39,6 +39,7 @@ async def test_the_one_that_stands_ready_sits_next_and_nobody_is_left(
     assert not third.worker.alive
 
 
+@pytest.mark.exhaustive
 async def test_a_judges_own_threads_take_no_processor_from_a_guest(
     judges: Judges, monkeypatch: pytest.MonkeyPatch
 ) -> None:

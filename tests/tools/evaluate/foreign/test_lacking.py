@@ -48,6 +48,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, and a CUDA torch")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_file_for_a_gpu_is_not_judged_where_there_is_none(judged):

@@ -56,6 +56,7 @@ def threads_after(code: str) -> list[str]:
     return observed_after(code)[0]
 
 
+@pytest.mark.exhaustive
 def test_a_process_of_its_own_has_no_companion_and_nothing_is_changed():
     assert observed_after("") == ([], [])
 

@@ -23,6 +23,7 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
 from kernelwright.tools.languages import compile_candidate, new_candidate
 from kernelwright.tools.profile import measured_evidence
+from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Missing, Task, TracePolicy
 
 RECORDED = Path(__file__).parents[2] / "profile" / "recorded"
@@ -53,15 +54,10 @@ case "$page" in raw) cat $here/ncu_raw.csv;; details) cat $here/ncu_details.csv;
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory, short_rules: Rules) -> Task:
-    async def trace() -> Task:
-        executor = LocalExecutor.create("cpu", tmp_path_factory.mktemp("trace"), rules=short_rules)
-        found = await executor.read(EXAMPLE, TracePolicy())
-        await executor.aclose()
-        assert isinstance(found, Task)
-        return found
-
-    return asyncio.run(trace())
+def task() -> Task:
+    found = trace(EXAMPLE.read_text(encoding="utf-8"), str(EXAMPLE), TracePolicy())
+    assert isinstance(found, Task)
+    return found
 
 
 @pytest.fixture

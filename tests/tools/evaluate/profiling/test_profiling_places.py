@@ -179,6 +179,7 @@ async def test_ncu_works_behind_the_wall_and_reaches_nothing_of_ours(tool, reque
     assert told["trial"] == 0 or "libcuda" in told["said"] or "the driver" in told["said"]
 
 
+@pytest.mark.exhaustive
 async def test_what_stands_ready_under_ncu_counts_once_and_is_gone(tool, request_, tmp_path, door):
     tool("ncu")
     standby = Standby(tmp_path / "profiles")
@@ -222,6 +223,7 @@ def test_the_watched_process_waits_for_what_to_run(tmp_path):
     assert "Invalid JSON" in said
 
 
+@pytest.mark.exhaustive
 async def test_ncu_that_works_outside_only_runs_there_and_says_so(tool, request_, tmp_path, door):
     tool("ncu", fails="not free")
     found = await count(request_, tmp_path)
@@ -237,6 +239,7 @@ async def test_ncu_that_works_outside_only_runs_there_and_says_so(tool, request_
     assert all("outside the wall" in source for source in sources if "all launches" not in source)
 
 
+@pytest.mark.exhaustive
 async def test_a_candidate_that_breaks_ncu_is_not_let_out_by_that(tool, request_, tmp_path, door):
     tool("ncu", fails="candidate")
     found = await count(request_, tmp_path)

@@ -59,9 +59,8 @@ async def test_a_verdict_forged_while_a_candidate_is_judged_is_cheating_and_the_
     assert after.verdict is Verdict.CORRECT, after.verification.reason
 
 
-@pytest.mark.parametrize(
-    "said", [VERDICT, pytest.param(MESSAGES["noise"], marks=pytest.mark.exhaustive)], ids=MESSAGES
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("said", [VERDICT, MESSAGES["noise"]], ids=MESSAGES)
 async def test_a_file_that_forges_while_it_is_read_is_refused_for_that(
     executor: LocalExecutor, write: Callable[[str], Path], said: str
 ) -> None:

@@ -75,8 +75,15 @@ def test_a_worker_dies_with_its_parent(tmp_path: Path, how: signal.Signals) -> N
         parent.stdout.close()
 
 
-async def test_a_cancelled_question_ends_the_worker(tmp_path: Path) -> None:
+async def test_two_questions_are_answered_and_a_cancelled_one_ends_the_worker(
+    tmp_path: Path,
+) -> None:
     worker = await WorkerProcess.start(tmp_path, Rules())
+    request = HANG.model_copy(update={"source": "print('noise' * 100_000)\n"})
+    for _ in range(2):
+        reply = await worker.ask(request, 60)
+        assert reply.model_dump()["answer"]["result"]["sentence"]
+    assert resident_bytes(worker.pid) > 0
     asking = asyncio.create_task(worker.ask(HANG, 600))
     await asyncio.sleep(0.2)
     asking.cancel()
@@ -84,18 +91,14 @@ async def test_a_cancelled_question_ends_the_worker(tmp_path: Path) -> None:
         await asking
     assert not worker.alive
     assert gone(worker.pid)
+    assert resident_bytes(worker.pid) == 0
 
 
-async def test_two_questions_and_a_goodbye(tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+async def test_a_worker_that_is_told_goodbye_ends(tmp_path: Path) -> None:
     worker = await WorkerProcess.start(tmp_path, Rules())
-    request = HANG.model_copy(update={"source": "print('noise' * 100_000)\n"})
-    for _ in range(2):
-        reply = await worker.ask(request, 60)
-        assert reply.model_dump()["answer"]["result"]["sentence"]
-    assert resident_bytes(worker.pid) > 0
     await worker.aclose()
     assert gone(worker.pid)
-    assert resident_bytes(worker.pid) == 0
 
 
 def test_secrets_do_not_reach_a_worker(tmp_path: Path) -> None:

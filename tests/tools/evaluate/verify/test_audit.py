@@ -14,7 +14,7 @@ from kernelwright.tools.evaluate.verify.audit.findings import find
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.worker.request_handler import in_parts, needs_of, refusal_for
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.types import Refusal, Task, TracePolicy
+from kernelwright.tools.types import Task, TracePolicy
 
 ROWS = """
 import torch
@@ -153,16 +153,6 @@ async def test_the_executor_hands_on_badges_and_what_runs(executor, write):
     assert any(item.name in ("aten::mm", "aten::addmm") for item in seen.kernels)
     assert seen.needs is not None
     assert seen.needs.judge_bytes >= seen.needs.least_bytes
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_randomness_is_refused_with_the_operator_that_draws(executor, write):
-    text = ROWS.replace("x * 0.5", "torch.nn.functional.dropout(x, 0.5, training=True)")
-    refusal = await executor.trace(write(text), TracePolicy())
-    assert isinstance(refusal, Refusal)
-    assert "draws random numbers in native_dropout" in refusal.sentence
-    assert "--eval puts it into evaluation mode" in refusal.sentence
-    assert refusal.draws_in_training
 
 
 def test_what_pytorch_runs_is_listed_with_times():

@@ -13,6 +13,7 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.measured_precision import resolve
 from kernelwright.tools.evaluate.verify.precision import candidate_precision
 from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Candidate, Evaluation, LanguageName, Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -88,11 +89,11 @@ async def judge(
     await made.aclose()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def exact(judge: LocalExecutor, tmp_path_factory: pytest.TempPathFactory) -> Task:
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Task:
     path = tmp_path_factory.mktemp("task") / "product.py"
     path.write_text(PRODUCT, encoding="utf-8")
-    task = await judge.trace(path, TracePolicy())
+    task = trace(PRODUCT, str(path), TracePolicy())
     assert isinstance(task, Task), task
     return task
 

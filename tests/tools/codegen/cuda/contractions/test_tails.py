@@ -96,8 +96,7 @@ HALF_WAY, MAPPED, UNMAPPED = "mma_tiles", "wgmma_maps", ("bfloat16",)
 STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared", "counted")
 # Under which strategies each is played every time; under the others by `make test-all`.
 QUICK = {
-    "groups": "streamed_wgmma", "sums": "split_mma", "attended": "split_wgmma",
-    "half": "wgmma_maps", "cast": "mma_tiles",
+    "sums": "split_mma", "twice": "streamed_wgmma", "half": "wgmma_maps", "cast": "mma_tiles",
 }  # fmt: skip
 EVERY = [
     *((name, way) for name in MODULES for way in FLOAT_WAYS),

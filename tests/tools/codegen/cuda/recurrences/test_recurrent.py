@@ -178,6 +178,17 @@ def everything() -> list[Played]:
     return made
 
 
+# Two modules of every kind, in a cluster and in groups; all of them by `make test-all`.
+_FEW = 8
+
+
+@pytest.fixture(scope="module")
+def few(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
+    made = everything()[:_FEW]
+    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("recurrent")), shard=4)
+    return made
+
+
 @pytest.fixture(scope="module")
 def variants(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
     made = everything()
@@ -196,9 +207,9 @@ def test_states_are_those_of_the_module(toolbox: SimpleNamespace, variants: list
 
 
 def test_infinities_and_nan_go_where_they_go_in_the_module(
-    toolbox: SimpleNamespace, variants: list[Played]
+    toolbox: SimpleNamespace, few: list[Played]
 ) -> None:
-    for variant in variants[2:6]:
+    for variant in few[2:6]:
         x = variant.inputs[0].clone()
         x[1, 0, 0], x[1, 1, 1], x[2, 2, 2] = torch.nan, torch.inf, -torch.inf
         variant.inputs, kept = (x, *variant.inputs[1:]), variant.inputs
@@ -209,15 +220,15 @@ def test_infinities_and_nan_go_where_they_go_in_the_module(
         variant.inputs = kept
 
 
-def test_weights_may_begin_anywhere(toolbox: SimpleNamespace, variants: list[Played]) -> None:
+def test_weights_may_begin_anywhere(toolbox: SimpleNamespace, few: list[Played]) -> None:
     # The emulated device stops at a vector that is not aligned.
-    for variant in variants[:6]:
+    for variant in few[:6]:
         apart, together = (variant.run(toolbox.Emulated, flat=flat) for flat in (False, True))
         assert all(map(torch.equal, apart, together)), variant.label
 
 
-def test_the_same_bits_every_time(toolbox: SimpleNamespace, variants: list[Played]) -> None:
-    for variant in (variants[0], variants[7]):
+def test_the_same_bits_every_time(toolbox: SimpleNamespace, few: list[Played]) -> None:
+    for variant in (few[0], few[7]):
         first, second = (variant.run(toolbox.Emulated) for _ in range(2))
         assert all(map(torch.equal, first, second))
 
@@ -229,7 +240,7 @@ def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: 
         recurrence = recurrence_of(call_of(lowered(module, *inputs)))
         for clustered in (True, False):
             found = layouts(recurrence, DEVICE, clustered=clustered)
-            for one in random.Random(len(made)).sample(found, min(12, len(found))):
+            for one in random.Random(len(made)).sample(found, min(5, len(found))):
                 numbers = (one.members, one.lanes, one.units, one.rows)
                 made.append(played(module, inputs, numbers, clustered, len(made)))
     toolbox.compile_emulated(made, tmp_path, shard=12)
@@ -238,9 +249,8 @@ def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: 
             torch.testing.assert_close(mine.double(), wanted, rtol=0, atol=1e-6, msg=variant.label)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_types_round_states_alone(
     toolbox: SimpleNamespace, tmp_path: Path, dtype: torch.dtype
 ) -> None:
