@@ -104,6 +104,12 @@ def made_once(home_of_tests: Path) -> Callable[[str, Callable[[Path], str]], str
     return text
 
 
+@pytest.fixture
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile hands modules back as they are: a search is a minute shorter without it."""
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def commits_that_nobody_waits_for() -> Iterator[None]:
     """No test cuts the power, and a search commits hundreds of times: five milliseconds each."""

@@ -75,6 +75,7 @@ def test_help_says_every_argument(name):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 async def test_a_search_runs_beside_a_running_loop_and_prints_nothing(toy, tmp_path, capfd):
     assert asyncio.get_running_loop().is_running()
     found = kernelwright.optimize(toy, target="cpu", rounds=1, seconds=1, run_dir=tmp_path)
@@ -86,6 +87,7 @@ async def test_a_search_runs_beside_a_running_loop_and_prints_nothing(toy, tmp_p
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 def test_an_audit_and_a_wrong_candidate(toy, tmp_path, capfd):
     found = kernelwright.audit(str(toy), target="cpu")
     assert (found.task.name, found.task.bytes) == ("toy", 2 * 64 * 256 * 4)
@@ -97,6 +99,7 @@ def test_an_audit_and_a_wrong_candidate(toy, tmp_path, capfd):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 def test_a_correct_candidate_is_timed(toy, tmp_path, capfd):
     (tmp_path / "plan.py").write_text(PLAN)
     (tmp_path / "kernel.cpp").write_text(KERNEL)

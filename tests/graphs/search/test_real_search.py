@@ -63,6 +63,7 @@ def wait_for(home: Path, kind: str, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_compiled")
 def test_a_real_search_that_is_killed_still_ends_with_a_certified_kernel(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(MODULE)
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]

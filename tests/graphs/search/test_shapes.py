@@ -32,6 +32,7 @@ TINY = SearchProfile(
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
+@pytest.mark.usefixtures("nothing_compiled")
 async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "tiny.py"
     file.write_text(MODULE)

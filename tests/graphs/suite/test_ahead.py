@@ -81,6 +81,7 @@ def alive(scratch: Path) -> list[str]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 async def test_a_suite_that_works_ahead_has_the_outcomes_of_one_that_does_not(
     suite: tuple[Path, ...], make: Callable[[str], LocalExecutor], terms: Terms, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 def test_a_suite_is_searched_summed_up_and_resumed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_suite_is_searched_summed_up_and_resumed(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 def test_results_under_other_terms_are_not_mixed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

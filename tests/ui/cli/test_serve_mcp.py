@@ -49,6 +49,7 @@ async def client(root: Path) -> AsyncIterator[ClientSession]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 async def test_an_agent_audits_searches_asks_why_and_takes_it_home(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "task.py").write_text(TASK)
@@ -67,7 +68,7 @@ async def test_an_agent_audits_searches_asks_why_and_takes_it_home(tmp_path):
         assert judged.structuredContent["verdict"] == "correct", judged
 
         found = await agent.call_tool(
-            "optimize", {"file": "pkg.task:Model", "seconds": 20}, progress_callback=hear
+            "optimize", {"file": "pkg.task:Model", "seconds": 8}, progress_callback=hear
         )
         assert not found.isError, found
         summary = found.structuredContent
