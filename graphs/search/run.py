@@ -50,6 +50,7 @@ from kernelwright.tools.archive import (
 )
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
+from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 from kernelwright.tools.types.run import Summary
 
@@ -105,7 +106,8 @@ async def start_search(
         EnvironmentLacksError: When this machine lacks what the target needs.
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
-    async with opened(executor, target, choice, seed) as judge:
+    rules = Rules().within(profile.seconds)
+    async with opened(executor, target, choice, seed, rules) as judge:
         read = await _read(judge, path, policy, task)
         if isinstance(read, Refusal):
             return read
@@ -185,7 +187,8 @@ async def resume_search(
         archive.claim()
         archive.set_profile(more)
         choice = choice_of(archive, record)
-        async with opened(executor, record.target, choice, record.seed) as judge:
+        rules = Rules().within(more.seconds)
+        async with opened(executor, record.target, choice, record.seed, rules) as judge:
             attach(judge, archive, choice)
             hardware = await judge.hardware()
             _check_device(record, hardware)

@@ -180,6 +180,14 @@ class Rules(Value):
             evidence=evidence, precise_s=0.4, certify_s=1.0, calibrate_s=0.2, settle_max_s=4.0
         )
 
+    def within(self, seconds: float) -> "Rules":
+        """The figures for a search of so many seconds.
+
+        Where pairs settle nothing, as on a busy machine, a finalist's last longer than the search
+        did; what was asked for in a few seconds is said to be unsettled instead.
+        """
+        return self.model_copy(update={"settle_max_s": min(self.settle_max_s, seconds / 4)})
+
     def has(self, defence: Defence) -> bool:
         """Whether a defence stands."""
         return defence not in self.switched_off

@@ -31,6 +31,8 @@ import asyncio, sys
 from pathlib import Path
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import TracePolicy
 
 home, run = Path(sys.argv[1]), sys.argv[2:]
@@ -38,10 +40,20 @@ profile = SearchProfile(
     name="tiny", rounds=1, ideas_per_round=2, candidates_per_idea=1, repairs=1, patience=1,
     seconds=600, tuning_trials=1, finalists=1, stop_at_floor_fraction=1.0, minimum_gain=1.0,
 )
-if run:
-    answer = asyncio.run(resume_search(run[0], home=home))
-else:
-    answer = asyncio.run(start_search(home / "tiny.py", TracePolicy(), "cpu", profile, home=home))
+rules = Rules(precise_s=0.1, certify_s=0.2, mode_s=0.1, latency_s=0.1, settle_max_s=0.2)
+
+async def search():
+    judge = LocalExecutor.create("cpu", home / f"scratch-{len(run)}", rules=rules)
+    try:
+        if run:
+            await resume_search(run[0], home=home, executor=judge)
+        else:
+            file = home / "tiny.py"
+            await start_search(file, TracePolicy(), "cpu", profile, home=home, executor=judge)
+    finally:
+        await judge.aclose()
+
+asyncio.run(search())
 """
 ROOT = Path(__file__).parents[3]
 

@@ -9,6 +9,8 @@ from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.summary import material_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import Refusal, TracePolicy, Verdict
 from kernelwright.tools.types.run import Summary
 
@@ -30,6 +32,10 @@ TINY = SearchProfile(
 )  # fmt: skip
 
 
+# What is claimed of times elsewhere takes seconds; here it is that something was timed.
+SHORT = Rules(precise_s=0.05, certify_s=0.1, mode_s=0.05, latency_s=0.05, settle_max_s=0.1)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_compiled")
@@ -37,7 +43,11 @@ async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -
     file = tmp_path / "tiny.py"
     file.write_text(MODULE)
     policy = TracePolicy(shapes="batch=31..33")
-    summary = await start_search(file, policy, "cpu", TINY, home=tmp_path)
+    judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=SHORT)
+    try:
+        summary = await start_search(file, policy, "cpu", TINY, home=tmp_path, executor=judge)
+    finally:
+        await judge.aclose()
     assert isinstance(summary, Summary), summary
     assert summary.shapes is not None
     assert summary.shapes.verified is not None, summary.shapes.problem

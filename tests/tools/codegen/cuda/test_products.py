@@ -187,7 +187,7 @@ def wholes(compiled: Compiled) -> list[Whole]:
 
 @pytest.fixture(scope="module")
 def all_wholes(compiled: Compiled) -> list[Whole]:
-    return compiled(MODULES, 6)
+    return compiled(MODULES, 3)
 
 
 def _run(
