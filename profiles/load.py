@@ -146,6 +146,14 @@ class SearchProfile(BaseModel):
     candidates_per_idea: int = Field(ge=1)
     repairs: int = Field(ge=0)
     patience: int = Field(ge=1, description="rounds without improvement before stopping")
+    minimum_rounds: int = Field(
+        default=1, ge=1, description="no giving up before that many, unless a plateau is proven"
+    )
+    round_size: Literal["fixed", "by what is known"] = Field(
+        default="fixed",
+        description="fixed, as in runs from before it was kept; or fewer ideas and more settings "
+        "where predictions have held",
+    )
     seconds: float = Field(gt=0, description="how long; of what, says the next one")
     seconds_hold: Held = Field(
         default="certification",

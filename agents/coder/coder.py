@@ -47,6 +47,7 @@ class CoderRequest(Value):
     this round; `strategy` is the evolving section of a model's prompt; `moves` says in words
     which moves between behaviours paid; `doubts` are forms of the task of which results were
     refused and none was right. From `judged` a fast and a slow one are shown side by side.
+    `distinct` says that drafts which do the same as another of the idea's are no candidates.
     """
 
     idea: Idea
@@ -64,6 +65,7 @@ class CoderRequest(Value):
     moves: tuple[str, ...] = ()
     judged: tuple[Standing, ...] = ()
     doubts: frozenset[Suspect] = frozenset()
+    distinct: bool = False
 
 
 class Failure(Value):
@@ -149,7 +151,7 @@ class PlaybookCoder:
             tried,
             request.count,
             used,
-            _preferences(request.analysis),
+            request.analysis.heeded if request.analysis else ((), ()),
             request.seed,
         )
         return CoderAnswer(
@@ -264,10 +266,6 @@ def spread(
 def _chosen(settings: Settings) -> frozenset[tuple[str, int]]:
     """What two settings are compared by."""
     return frozenset((setting.name, setting.value) for setting in settings)
-
-
-def _preferences(analysis: Analysis | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return (analysis.prefer, analysis.avoid) if analysis is not None else ((), ())
 
 
 def _parents(idea: Idea) -> tuple[str, ...]:

@@ -179,7 +179,8 @@ class ModelCoder:
             tried = desk.source(name) if desk is not None else None
             return tried or find_source(name, shown, request)
 
-        rounds = Rounds(client, self._task, self._language)
+        others = _of_idea(request) if request.distinct else None
+        rounds = Rounds(client, self._task, self._language, others)
         return await rounds.ask(prompt, base, find, count)
 
     def _prompt(self, request: CoderRequest, messages: tuple[Message, ...]) -> Prompt:
@@ -267,8 +268,7 @@ class ModelCoder:
         first = candidates[0]
         valid = valid_settings(parse_kernel(first.kernel, first.language))
         used = {item.settings for item in (*request.written, *candidates) if _same(item, first)}
-        analysis = request.analysis
-        preferences = (analysis.prefer, analysis.avoid) if analysis else ((), ())
+        preferences = request.analysis.heeded if request.analysis else ((), ())
         missing = request.count - len(candidates)
         return [
             new_candidate(
@@ -306,6 +306,13 @@ class ModelCoder:
         left = [way for n, way in enumerate(ways) if way not in (*written, *ways[:n])] or [first]
         # Ideas of one round are written side by side, and each should stand for something else.
         return Recipe.of(left[_number(request.idea.id) % len(left)], roofline_ms=0.0)
+
+
+def _of_idea(request: CoderRequest) -> tuple[tuple[str, Draft], ...]:
+    """What was written for the idea before, which new candidates have to differ from."""
+    before = (item for item in request.written if item.idea == request.idea.id)
+    kernels = {(item.kernel, item.plan): item.id for item in before}
+    return tuple((f"`{id}`", Draft(kernel=of[0], plan=of[1])) for of, id in kernels.items())
 
 
 def _with_recipe(request: CoderRequest, recipe: str) -> CoderRequest:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernelwright.agents.coder.answers import Draft, Source, read_answer
 from kernelwright.agents.coder.coder import CoderRequest
+from kernelwright.agents.coder.distinct import SAME, same_work
 from kernelwright.agents.coder.repairs import problems
 from kernelwright.agents.llm.answers import CUT_OFF
 from kernelwright.agents.llm.client import LLMClient, LLMError
@@ -174,10 +175,25 @@ class _Sorted(Value):
 
 
 class Rounds:
-    """Asks one client for candidates of one task."""
+    """Asks one client for candidates of one task.
 
-    def __init__(self, client: LLMClient, task: Task, language: LanguageName) -> None:
+    Args:
+        client: Who is asked.
+        task: What is implemented.
+        language: What in.
+        others: Earlier drafts by name, of which and of each other new ones have to differ in what
+            they do; None where any draft is a candidate.
+    """
+
+    def __init__(
+        self,
+        client: LLMClient,
+        task: Task,
+        language: LanguageName,
+        others: tuple[tuple[str, Draft], ...] | None = None,
+    ) -> None:
         self._client = client
+        self._others = others
         self._task = task
         self._language = language
         self._again = template(
@@ -230,24 +246,35 @@ class Rounds:
                 raise
             return Checked(drafts=first.good, said=first.said, notes=(*notes, str(error)))
         base = next(iter(names), "")
-        later = self._sorted(second, base, find_here, count)
+        later = self._sorted(second, base, find_here, count, first.good)
         if not later.good and not later.bad and (why := _given_up(second.text)):
             notes += (f"the model gave up: {why}",)
         notes += tuple(f"still not judged: {_line(why)}" for _, why in later.bad)
         drafts = (*first.good, *(_traced(draft, names) for draft in later.good))[:count]
         return Checked(drafts=drafts, said=first.said or later.said, notes=notes)
 
-    def _sorted(self, reply: Reply, base: str, find: Find, count: int) -> _Sorted:
+    def _sorted(
+        self, reply: Reply, base: str, find: Find, count: int, accepted: tuple[Draft, ...] = ()
+    ) -> _Sorted:
         reading = read_answer(reply.text, base, find)
         good: list[Draft] = []
         bad: list[tuple[Draft, str]] = []
         for draft in reading.drafts[: 2 * count]:
             why = problems(draft, self._task, self._language)
+            why = why or self._once_written(draft, (*accepted, *good))
             if why:
                 bad.append((draft, why))
             else:
                 good.append(draft)
         return _Sorted(said=reading.said, good=tuple(good), bad=tuple(bad[:count]))
+
+    def _once_written(self, draft: Draft, accepted: tuple[Draft, ...]) -> str:
+        """Why a draft is none of its own; "" where it is, or that was not asked."""
+        if self._others is None:
+            return ""
+        here = ((f"candidate {n} of your answer", one) for n, one in enumerate(accepted, start=1))
+        other = same_work(draft, (*self._others, *here))
+        return SAME.format(other=other) if other else ""
 
     def _question(
         self, prompt: Prompt, reply: Reply, first: _Sorted, names: tuple[str, ...]

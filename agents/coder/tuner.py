@@ -60,8 +60,9 @@ class Tuning:
         self._suggests = _suggesting(by, source, seed)
         for settings, median_ms in known:
             self.tell(settings, median_ms)
-        self._preferred = _preferred(self._open, analysis)
-        self._avoided = set(analysis.avoid) if analysis is not None else set()
+        prefer, avoid = analysis.heeded if analysis is not None else ((), ())
+        self._preferred = _preferred(self._open, prefer)
+        self._avoided = set(avoid)
 
     @property
     def exhausted(self) -> bool:
@@ -163,9 +164,8 @@ def _suggesting(by: By, source: KernelSource, seed: int) -> Suggests:
     return Sampler(source, seed)
 
 
-def _preferred(valid: Iterable[Settings], analysis: Analysis | None) -> list[Settings]:
+def _preferred(valid: Iterable[Settings], prefer: tuple[str, ...]) -> list[Settings]:
     """The settings that agree most with what the critic prefers, two at most."""
-    prefer = analysis.prefer if analysis is not None else ()
 
     def liked(settings: Settings) -> int:
         return agreement({s.name: str(s.value) for s in settings}, prefer)

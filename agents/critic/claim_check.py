@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 
 from kernelwright.agents.critic.contrast import Difference, Sample
 from kernelwright.agents.critic.critic import CriticInput
-from kernelwright.agents.critic.scoring import DISTRUSTED, checked, trust
+from kernelwright.agents.critic.scoring import checked, trust
 from kernelwright.agents.prompting.cards import fenced
 from kernelwright.agents.shared.facts import (
     LABELS,
@@ -37,7 +37,16 @@ from kernelwright.agents.shared.facts import (
 from kernelwright.agents.shared.noise import Noise, overlap
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.archive.elites import REGISTER_STEPS, SHARED_STEPS_BYTES
-from kernelwright.tools.types import Analysis, Candidate, Claim, Evidence, Prediction, Rank, Value
+from kernelwright.tools.types import (
+    DISTRUSTED,
+    Analysis,
+    Candidate,
+    Claim,
+    Evidence,
+    Prediction,
+    Rank,
+    Value,
+)
 
 # Enough for every kernel that a person would write by hand; longer ones lose their middle.
 SOURCE_CHARACTERS = 9000

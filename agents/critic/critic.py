@@ -18,6 +18,7 @@ from functools import cached_property
 from math import exp, log, sqrt
 from typing import Protocol
 
+from kernelwright.agents.critic.advice import advice_score, advice_trust
 from kernelwright.agents.critic.contrast import (
     Difference,
     Sample,
@@ -28,7 +29,7 @@ from kernelwright.agents.critic.contrast import (
     fastest_settings,
     samples,
 )
-from kernelwright.agents.critic.scoring import DISTRUSTED, checked, is_undecided, score, trust
+from kernelwright.agents.critic.scoring import checked, is_undecided, score, trust
 from kernelwright.agents.shared.facts import (
     Shift,
     Steering,
@@ -42,6 +43,8 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.profile import casts_doubt
 from kernelwright.tools.types import (
+    DISTRUSTED,
+    AdviceScore,
     Analysis,
     Claim,
     Evidence,
@@ -61,13 +64,15 @@ class Manner(Value):
     """How a critic is asked: shown the best's closest relative too, and also after the last round.
 
     `noise` is whether it says nothing of differences within the noise, `readings` whether it sees
-    what profilers of the device measured. The defaults are those of runs from before it was kept.
+    what profilers of the device measured, `advice` whether what it advised is scored. The defaults
+    are those of runs from before it was kept.
     """
 
     relatives: bool = False
     after_the_last: bool = True
     noise: bool = False
     readings: bool = False
+    advice: bool = False
 
 
 class CriticInput(Value):
@@ -76,7 +81,8 @@ class CriticInput(Value):
     `best` is the fastest by its most trusted time, None where the samples alone tell. `task` and
     `hardware` give readings beside the times, `profiled` those of the profiler; `explained` is what
     it said of candidates. Both by their id. `last` where no round can follow, so that nobody will
-    act on what is said. Times in milliseconds, None where they are not known.
+    act on what is said; `steers` where what it says has a say in what is tried. Times in
+    milliseconds, None where they are not known.
     """
 
     round: int
@@ -94,8 +100,9 @@ class CriticInput(Value):
     explained: tuple[tuple[str, str], ...] = ()
     profiled: tuple[tuple[str, tuple[Evidence, ...]], ...] = ()
     steering: Steering = Steering()
-    manner: Manner = Manner(noise=True, readings=True)
+    manner: Manner = Manner(noise=True, readings=True, advice=True)
     last: bool = False
+    steers: bool = True
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
@@ -191,6 +198,7 @@ class PlaybookCritic:
         telling = _telling(critic_input, trust(record))
         steerable = [item for item in telling if is_actionable(item.name)]
         failing = _always_fail(critic_input.standings)
+        advice = _scored_advice(critic_input)
         return Analysis(
             round=critic_input.round,
             claims=tuple(_claim(item, critic_input) for item in telling),
@@ -201,7 +209,18 @@ class PlaybookCritic:
             predictions_held=sum(item.held is True for item in record),
             predictions_checked=len(record),
             predictions_undecided=_undecided(earlier, scored),
+            advice=advice,
+            advice_trust=advice_trust((*(item.advice for item in earlier), advice)),
         )
+
+
+def _scored_advice(critic_input: CriticInput) -> AdviceScore | None:
+    """Whether the last advice helped; None where nobody asked, or nobody was to follow it."""
+    if not (critic_input.manner.advice and critic_input.steers):
+        return None
+    rounds = {item.candidate.id: item.round for item in critic_input.standings}
+    found, analyses = critic_input.samples, critic_input.analyses
+    return advice_score(found, rounds, analyses, critic_input.noise)
 
 
 def _undecided(earlier: Sequence[Analysis], scored: Sequence[Prediction]) -> int:

@@ -54,6 +54,7 @@ WORDS = PromptTemplate(
     "checked",
     "undecided",
     "refused",
+    "advice",
 )
 
 
@@ -111,6 +112,7 @@ def ask(critic_input: CriticInput, seen: Contrast, known: Analysis) -> Prompt:
         checked=known.predictions_checked,
         undecided=known.predictions_undecided,
         refused=last.notes if last else (),
+        advice=known.advice.words if known.advice else "",
     )
     return Prompt(
         key=f"critic:{critic_input.round}",

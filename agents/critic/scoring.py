@@ -22,9 +22,6 @@ from kernelwright.tools.types import Analysis, Prediction
 # A reading of a candidate by name, None where there is none.
 Read = Callable[[Standing, str], float | None]
 
-# An attribute whose predictions failed twice and never held is believed no longer.
-DISTRUSTED = 1 / 3
-
 # A metric has to come at least this share of the predicted way.
 WAY = 0.5
 

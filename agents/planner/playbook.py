@@ -91,8 +91,9 @@ def _preferences(planner_input: PlannerInput) -> Iterator[tuple[float, tuple[str
     yield PINNED, planner_input.steering.pins, "the person pinned"
     yield HINTED, planner_input.steering.hints, "the person hinted at"
     if planner_input.analysis is not None:
-        yield PREFERRED, planner_input.analysis.prefer, "the critic prefers"
-        yield AVOIDED, planner_input.analysis.avoid, "the critic advises against"
+        trust = planner_input.analysis.advice_trust
+        yield PREFERRED**trust, planner_input.analysis.prefer, "the critic prefers"
+        yield AVOIDED**trust, planner_input.analysis.avoid, "the critic advises against"
     for symptom in planner_input.symptoms:
         yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
 

@@ -296,6 +296,7 @@ def analysis_card(analysis: Analysis | None) -> str:
         lines.append(f"- of its predictions so far {held} of {checked} held")
     if analysis.predictions_undecided:
         lines.append(f"- {analysis.predictions_undecided} more were within the noise: undecided")
+    lines += [f"- {analysis.advice.words}"] if analysis.advice else []
     return "\n".join(lines)
 
 

@@ -101,7 +101,12 @@ async def judge(
 
 
 async def screen(
-    context: SearchContext, candidates: Sequence[Candidate], round: int, *, sure: int = 0
+    context: SearchContext,
+    candidates: Sequence[Candidate],
+    round: int,
+    *,
+    sure: int = 0,
+    until_s: float | None = None,
 ) -> list[Evaluation]:
     """Screen candidates in order, a few at a time; those behind the end of the budget are left.
 
@@ -110,14 +115,17 @@ async def screen(
         candidates: the most promising first.
         round: which one.
         sure: so many of them are screened whatever the time is.
+        until_s: when the time for it is over on the run's clock, if before the search's own; those
+            left behind may be asked about again in another round.
     """
+    again = "" if until_s is None else f"{round}:"
     gate = asyncio.Semaphore(context.width)
 
     async def one(number: int, candidate: Candidate) -> Evaluation | None:
         async with gate:
             known = context.archive.evaluation(candidate.id, "screen")
             late = known is None and number >= sure
-            if late and context.is_out_of_time(f"screen:{candidate.id}"):
+            if late and context.is_out_of_time(f"screen:{again}{candidate.id}", until_s):
                 return None
             if known is None and number % AHEAD == 0:
                 context.foresee(candidates[number:])

@@ -39,6 +39,7 @@ from kernelwright.graphs.search.agent_set import spent_on_models
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of
+from kernelwright.graphs.search.options.rounds import gives_up
 from kernelwright.graphs.search.options.run_terms import manner_of
 from kernelwright.graphs.search.state import SearchState, Update
 from kernelwright.tools.archive import (
@@ -155,8 +156,8 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     }
     # The floor is a matter of the time that was measured, not of a comparable one.
     measured_ms = context.measured_ms(state["best"])
-    patience = 1 if is_settled(context.archive, state["best"]) else context.profile.patience
-    why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], patience)
+    settled = is_settled(context.archive, state["best"])
+    why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], settled)
     finished = RoundFinished(
         round=state["round"],
         best_ms=measured_ms,
@@ -182,9 +183,12 @@ def _parents(context: SearchContext, state: SearchState, found: tuple[Elite, ...
 
 
 def why_stop(
-    context: SearchContext, round: int, best_ms: float | None, stale_rounds: int, patience: int
+    context: SearchContext, round: int, best_ms: float | None, stale_rounds: int, settled: bool
 ) -> str:
-    """The reason to stop after this round; "" to go on."""
+    """The reason to stop after this round; "" to go on.
+
+    `settled` says that an earlier search was as long on this very task and found the best.
+    """
     if best_ms is not None and _at_the_floor(context, best_ms):
         return f"the best candidate runs at {context.floor_ms / best_ms:.0%} of the floor"
     if round >= (rounds := context.rounds_allowed(round)):
@@ -193,9 +197,7 @@ def why_stop(
         return f"the budget of {context.seconds_allowed(round):g} seconds is used up"
     if spent := _spent(context, round):
         return spent
-    if stale_rounds >= patience:
-        return f"nothing improved for {stale_rounds} round{'s' if stale_rounds > 1 else ''}"
-    return ""
+    return gives_up(context, round, stale_rounds, settled)
 
 
 def _spent(context: SearchContext, round: int) -> str:
@@ -264,6 +266,7 @@ def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
         steering=context.steering_for(f"critic:{round}"),
         manner=manner,
         last=not manner.after_the_last and round >= context.rounds_allowed(round),
+        steers=context.steers("contrast"),
     )
 
 

@@ -29,6 +29,12 @@ from kernelwright.graphs.search.judging import (
     settle,
 )
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
+from kernelwright.graphs.search.options.rounds import (
+    put_off,
+    rounds_to_come,
+    screening_ends_s,
+    trials_in,
+)
 from kernelwright.graphs.search.options.second_chances import second_chances
 from kernelwright.graphs.search.pace import Took, remember
 from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
@@ -143,8 +149,10 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
         context.foresee(in_order(context, state["written"]))
         best, judged = await _first(context, state["written"], best, round)
         sure = _SURE if context.width > 1 else 0
-    left = in_order(context, state["written"], [item.candidate for item in judged])
-    judged += await screen(context, left, round, sure=sure)
+    waiting = [*state["written"], *(put_off(context, round) if not state["attempt"] else ())]
+    left = in_order(context, waiting, [item.candidate for item in judged])
+    until_s = screening_ends_s(context, round)
+    judged += await screen(context, left, round, sure=sure, until_s=until_s)
     if opening:
         # A screening needs eager alone; torch.compile may still be at work beside it.
         await complete(context)
@@ -170,10 +178,10 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     if is_settled(context.archive, best.id):
         return {}  # the search that found it tuned it
     tuning = tuning_of(context, context.archive.candidate(best.id), round)
-    until_s = context.share_of_time_s(TUNING_SHARE)
+    until_s = context.share_of_time_s(min(TUNING_SHARE, 1 / rounds_to_come(context, round)))
     screened: list[Evaluation] = []
-    while len(screened) < context.profile.tuning_trials:
-        batch = _settings_to_try(context, tuning, until_s, len(screened))
+    while (left := trials_in(context, round) - len(screened)) > 0:
+        batch = _settings_to_try(context, tuning, until_s, left)
         evaluations = await _try(context, batch, round)
         for evaluation in evaluations:
             settings = context.archive.candidate(evaluation.candidate).settings
@@ -210,11 +218,11 @@ def _is_too_late(context: SearchContext, candidate: Candidate) -> bool:
 
 
 def _settings_to_try(
-    context: SearchContext, tuning: Tuning, until_s: float, tried: int
+    context: SearchContext, tuning: Tuning, until_s: float, left: int
 ) -> list[Candidate]:
     """As many as are compiled side by side; what an earlier session measured costs no time."""
     batch: list[Candidate] = []
-    for _ in range(min(AHEAD, context.profile.tuning_trials - tried)):
+    for _ in range(min(AHEAD, left)):
         candidate = tuning.ask()
         if candidate is None:
             break

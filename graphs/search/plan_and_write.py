@@ -20,6 +20,8 @@ from kernelwright.graphs.run_view.events import (
     RoleAnswered,
 )
 from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.options.rounds import wanted_in
+from kernelwright.graphs.search.options.run_terms import is_distinct
 from kernelwright.graphs.search.options.second_chances import reasons
 from kernelwright.graphs.search.state import SearchState, Update, Work
 from kernelwright.tools.archive import Author, Standing, island
@@ -173,6 +175,7 @@ def _coder_request(
         moves=() if work["failed"] else _moves(context),
         judged=() if work["failed"] or "contrast" in context.profile.without else judged,
         doubts=doubted_in(judged),
+        distinct=not work["failed"] and is_distinct(archive),
     )
 
 
@@ -212,7 +215,7 @@ def _planner_input(state: SearchState, context: SearchContext, round: int) -> Pl
     return PlannerInput(
         round=round,
         rounds=context.profile.rounds,
-        wanted=context.profile.ideas_per_round,
+        wanted=wanted_in(context, round),
         floor_ms=context.floor_ms,
         allow=context.task.allow,
         baseline_ms=context.best_baseline_ms,

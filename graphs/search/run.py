@@ -28,6 +28,7 @@ from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memo
 from kernelwright.graphs.search.options.run_terms import (
     attach,
     choice_of,
+    keep_distinct,
     keep_manner,
     keep_start,
     keep_tuner,
@@ -136,6 +137,7 @@ async def start_search(
             keep_roles(archive)
             keep_tools(archive)
             keep_tuner(archive)
+            keep_distinct(archive)
             keep_second_chances(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)

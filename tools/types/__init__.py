@@ -17,6 +17,8 @@ from kernelwright.tools.types.graph import (
     TensorSpec,
 )
 from kernelwright.tools.types.idea import (
+    DISTRUSTED,
+    AdviceScore,
     Analysis,
     Candidate,
     Claim,
@@ -92,8 +94,10 @@ from kernelwright.tools.types.verdict import (
 )
 
 __all__ = [
+    "DISTRUSTED",
     "NOT_ISOLATED",
     "UNBUILT",
+    "AdviceScore",
     "Analysis",
     "Arg",
     "Badge",

@@ -164,12 +164,44 @@ class Prediction(Value):
     of: Literal["candidates", "kernels"] = "candidates"
 
 
+# What failed twice and never held, or never helped, is believed no longer.
+DISTRUSTED = 1 / 3
+
+
+class AdviceScore(Value):
+    """What became of the advice of one round, among candidates written after it.
+
+    `followed` have more of what was preferred than of what was advised against, `others` the rest;
+    faster means faster than the best before, beyond the noise. `helped` is None where nobody
+    followed, or the two did not differ.
+    """
+
+    round: int
+    followed: int
+    followed_faster: int
+    others: int
+    others_faster: int
+    helped: bool | None = None
+
+    @property
+    def words(self) -> str:
+        """`advice of round 1: 2 of 3 that followed it beat the best before, 0 of 4 others`."""
+        if not self.followed:
+            return f"advice of round {self.round}: nobody followed it"
+        return (
+            f"advice of round {self.round}: {self.followed_faster} of {self.followed} that followed"
+            f" it beat the best before, {self.others_faster} of {self.others} others"
+        )
+
+
 class Analysis(Value):
     """The critic's contrast of one round: what explains the gap, what follows, what to try next.
 
     Of all rounds, so many predictions were checked and held, and so many undecided, which are not
-    among the checked. `notes` say what of a model's answer was left out because the numbers did not
-    bear it out, and whether the playbook had to stand in.
+    among the checked. `advice` says whether what the analysis before it advised helped, and
+    `advice_trust` how far advice is heeded from now on: 1 until it failed to help, towards 0.
+    `notes` say what of a model's answer was left out because the numbers did not bear it out, and
+    whether the playbook had to stand in.
     """
 
     round: int
@@ -181,8 +213,15 @@ class Analysis(Value):
     predictions_held: int = 0
     predictions_checked: int = 0
     predictions_undecided: int = 0
+    advice: AdviceScore | None = None
+    advice_trust: float = 1.0
     origin: str = "playbook"
     notes: tuple[str, ...] = ()
+
+    @property
+    def heeded(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What settings are chosen by, preferred and avoided; nothing once it never helps."""
+        return (self.prefer, self.avoid) if self.advice_trust > DISTRUSTED else ((), ())
 
 
 EvolvingRole = Literal["planner", "coder"]

@@ -195,6 +195,7 @@ def record_words(analysis: Analysis, noun: str = "") -> str:
     parts = [f"{held} of {of} held"] if checked else []
     if undecided := analysis.predictions_undecided:
         parts.append(f"{undecided} undecided, within the noise")
+    parts += [analysis.advice.words] if analysis.advice is not None else []
     return ", ".join(parts)
 
 

@@ -3,7 +3,7 @@
 - The person's own kernel.
 - How the critic is asked. Runs from before this was kept were asked after their last round too,
   were shown exemplars by speed alone, without measured readings, and explained noise as well.
-- What suggests settings to its tuner.
+- What suggests settings to its tuner, and whether implementations of an idea have to differ.
 - Where it is evaluated: by which executor, chosen by name, here or elsewhere.
 - What the search decided by the clock or by a person's steering: once, and kept for a replay.
   Everything else follows from what the archive holds. A step that is taken again after a crash
@@ -101,7 +101,7 @@ _CRITIC_TERM = "critic"
 
 def keep_manner(archive: Archive) -> None:
     """Let the critic of a new run be asked as is done now."""
-    manner = Manner(relatives=True, after_the_last=False, noise=True, readings=True)
+    manner = Manner(relatives=True, after_the_last=False, noise=True, readings=True, advice=True)
     archive.record_term(_CRITIC_TERM, manner.model_dump_json())
 
 
@@ -116,6 +116,19 @@ def keep_tuner(archive: Archive, by: By = "surrogate") -> None:
 def tuned_by(archive: Archive) -> By:
     """What suggests settings in this run; Optuna's sampler in those from before there was more."""
     return "surrogate" if archive.term(_TUNER_TERM) == "surrogate" else "sampler"
+
+
+_DISTINCT_TERM = "distinct"
+
+
+def keep_distinct(archive: Archive) -> None:
+    """Let the implementations of one idea in a new run differ in what they do."""
+    archive.record_term(_DISTINCT_TERM, "structure")
+
+
+def is_distinct(archive: Archive) -> bool:
+    """Whether they do in this run; before this was kept they differed in their text."""
+    return archive.term(_DISTINCT_TERM) is not None
 
 
 def manner_of(archive: Archive) -> Manner:
