@@ -94,9 +94,20 @@ def _over_eager(material: Material) -> float | None:
 
 def _known(task: Task, plan: Plan) -> set[BackwardRead]:
     """What the export can give a backward: what the kernels read forward, and the result's ends."""
-    ends = {BackwardRead(kind="result"), BackwardRead(kind="gradient")}
+    ends = {BackwardRead(kind=kind, name=name) for kind, name in _ends(task)}
     inputs = {BackwardRead(kind="input", name=spec.name) for spec in task.tensor_inputs}
     return ends | inputs | {BackwardRead(kind="weight", name=name) for name in plan.weights}
+
+
+def _ends(task: Task) -> dict[tuple[ReadKind, str], str]:
+    """The floating results and their gradients, and what the export calls them."""
+    places = [at for at, spec in enumerate(task.outputs) if spec.dtype.is_floating]
+    found: dict[tuple[ReadKind, str], str] = {}
+    for number, at in enumerate(places):
+        name = str(at) if len(task.outputs) > 1 else ""
+        found["result", name] = f"results[{at}]"
+        found["gradient", name] = f"gradients[{number}]"
+    return found
 
 
 def _refused(task: Task, plan: Plan, floating: tuple[int, ...]) -> str:
@@ -148,10 +159,7 @@ def values(
         weights: parameters and buffers that the plan is given, likewise.
     """
     found = gradients_of(material)
-    names: dict[tuple[ReadKind, str], str] = {
-        ("result", ""): "result",
-        ("gradient", ""): "gradient",
-    }
+    names = _ends(material.task)
     # What is no tensor stands among a task's inputs, but not here.
     specs = [spec for spec in material.task.inputs if spec.tensor is not None]
     for spec, item in zip(specs, inputs, strict=True):
@@ -183,7 +191,9 @@ def _own(
         return {"backward_reads": [], "backward_gives": []}
     found = material.backward.found
     of = {
-        names[item.kind, item.name]: "gradient" if item.place is None else f"found[{item.place}]"
+        names[item.kind, item.name]: names["gradient", item.of]
+        if item.place is None
+        else f"found[{item.place}]"
         for item in found.gives
         if (item.kind, item.name) in names
     }

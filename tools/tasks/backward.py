@@ -2,15 +2,16 @@
 
 The gradients are traced at the level of ATen (make_fx over torch.func.vjp) with the operators that
 autograd itself runs, so that PyTorch's time for the file is that of its own backward. Where the
-graph uses the forward's result, it is given; what else it needs of the forward it computes again
-from the forward's arguments. Only called inside workers.
-Not covered: several results, results packed in more than a list, and modules that update buffers.
+graph uses results of the forward, they are given; what else it needs of the forward it computes
+again from the forward's arguments. Of several results those that are floating have a gradient.
+Only called inside workers.
+Not covered: results packed in more than a list, and modules that update buffers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import torch
@@ -19,6 +20,7 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced
 from kernelwright.tools.tasks.outline import looked_at
 from kernelwright.tools.tasks.reference import Reference
@@ -30,7 +32,7 @@ from kernelwright.tools.types.outline import Outline, Region
 _RUNS, _MOST_S = 20, 4.0
 
 Tensors = dict[BackwardRead, torch.Tensor]
-Pull = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
+Pull = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
 
 
 def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -> Backward:
@@ -54,29 +56,46 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
         raise refuse("There is nothing to be differentiated.")
     forward = _forward(reference, task, arguments)
     try:
-        result = forward(tensors)
-        gradient = torch.randn_like(result, memory_format=torch.contiguous_format)
-        traced = _traced(forward, tensors, wanted, gradient)
+        results = forward(tensors)
+        gradients = tuple(
+            torch.randn_like(result, memory_format=torch.contiguous_format) for result in results
+        )
+        traced = _traced(forward, tensors, wanted, gradients)
     except RefusedError:
         raise
     except Exception as error:  # whatever the user's module does that cannot be traced
         words = " ".join(str(error).split())[:200]
         raise refuse(f"The backward cannot be traced: {words}") from error
-    ends = {BackwardRead(kind="result"): result, BackwardRead(kind="gradient"): gradient}
-    given: Tensors = {**tensors, **ends}
+    given: Tensors = {**tensors, **_ends(task, results, gradients)}
     return _timed(forward, given, wanted, _written(task, traced, given, wanted))
+
+
+def _ends(
+    task: Task, results: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]
+) -> Tensors:
+    """The floating results, then their gradients."""
+    names = result_names(task)
+    made = (BackwardRead(kind="result", name=name) for name in names)
+    back = (BackwardRead(kind="gradient", name=name) for name in names)
+    return dict(zip((*made, *back), (*results, *gradients), strict=True))
+
+
+def result_names(task: Task) -> list[str]:
+    """What the results that can have a gradient are called: by place, a lone one not at all."""
+    places = [at for at, spec in enumerate(task.outputs) if spec.dtype.is_floating]
+    return [""] if len(task.outputs) == 1 else [str(at) for at in places]
 
 
 def why_no_backward(task: Task) -> str:
     """Why a task's backward cannot be a task of its own; "" where it may."""
     if task.parts:
         return "A module that cannot be traced as a whole has no backward that can be."
-    if len(task.outputs) != 1 or task.graph.output_structure != "tensor" or task.returns:
-        return "Only the backward of a module with one tensor as its result is searched."
+    if task.returns:
+        return "Its results are packed in more than a list."
     if task.graph.mutations:
         return "The module updates buffers."
-    if not task.outputs[0].dtype.is_floating:
-        return "The result is no floating tensor."
+    if not any(spec.dtype.is_floating for spec in task.outputs):
+        return "No result is a floating tensor."
     return ""
 
 
@@ -102,13 +121,13 @@ def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> T
     return found
 
 
-Forward = Callable[[Tensors], torch.Tensor]
+Forward = Callable[[Tensors], tuple[torch.Tensor, ...]]
 
 
 def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> Forward:
-    """The forward as a function of its tensors."""
+    """The forward as a function of its tensors, which returns its floating results."""
 
-    def forward(tensors: Tensors) -> torch.Tensor:
+    def forward(tensors: Tensors) -> tuple[torch.Tensor, ...]:
         weights = {read.name: held for read, held in tensors.items() if read.kind == "weight"}
         inputs = tuple(
             tensors[BackwardRead(kind="input", name=spec.name)]
@@ -116,29 +135,34 @@ def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> F
             else value
             for spec, value in zip(task.inputs, arguments, strict=True)
         )
-        return cast("torch.Tensor", functional_call(reference.module, weights, inputs))
+        leaves = leaves_of(functional_call(reference.module, weights, inputs))
+        tensors_made = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+        return tuple(leaf for leaf in tensors_made if leaf.is_floating_point())
 
     return forward
 
 
 def _traced(
-    forward: Forward, tensors: Tensors, wanted: Sequence[BackwardRead], gradient: torch.Tensor
+    forward: Forward,
+    tensors: Tensors,
+    wanted: Sequence[BackwardRead],
+    gradients: tuple[torch.Tensor, ...],
 ) -> Traced:
-    """The graph of the gradients; its placeholders are the tensors, the result, its gradient."""
+    """The gradients' graph; its placeholders: the tensors, the results, the results' gradients."""
 
-    def step(values: list[torch.Tensor], gradient: torch.Tensor) -> list[torch.Tensor]:
+    def step(values: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         held = dict(zip(tensors, values, strict=True))
 
-        def of_wanted(*chosen: torch.Tensor) -> torch.Tensor:
+        def of_wanted(*chosen: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return forward({**held, **dict(zip(wanted, chosen, strict=True))})
 
         found = torch.func.vjp(of_wanted, *(held[read] for read in wanted))
-        result, pull = cast("tuple[torch.Tensor, Pull]", found)
-        return [result, *pull(gradient)]
+        results, pull = cast("tuple[tuple[torch.Tensor, ...], Pull]", found)
+        return [*results, *pull(gradients)]
 
     values = list(tensors.values())
     pure = functionalize(step, remove="mutations")
-    graph = make_fx(pure, tracing_mode="fake")(values, gradient).graph
+    graph = make_fx(pure, tracing_mode="fake")(values, gradients).graph
     placeholders = graph.find_nodes(op="placeholder")
     leaves = cast("list[fx.Node]", graph.output_node().args[0])
     if graph.find_nodes(op="get_attr"):
@@ -151,18 +175,24 @@ def _traced(
         structure="tuple",
     )
     simplify(traced)
-    return _with_result(traced, placeholders[-1])
+    return _with_results(traced, placeholders[-len(gradients) :])
 
 
-def _with_result(traced: Traced, gradient: fx.Node) -> Traced:
-    """The same where the forward's result is an argument instead of being computed."""
+def _with_results(traced: Traced, upstream: Sequence[fx.Node]) -> Traced:
+    """The same where the forward's results are arguments instead of being computed."""
     graph = traced.graph
-    result, gradients = traced.outputs[0], traced.outputs[1:]
-    with graph.inserting_before(gradient):
-        given = graph.placeholder("result_")
-    given.meta["val"] = result.meta["val"]
-    result.replace_all_uses_with(given, delete_user_cb=lambda user: user.op != "output")
-    outputs = [_unwrapped(given if node is result else node) for node in gradients]
+    results, gradients = traced.outputs[: len(upstream)], traced.outputs[len(upstream) :]
+    instead: dict[fx.Node, fx.Node] = {}
+    for number, result in enumerate(results):
+        with graph.inserting_before(upstream[0]):
+            given = graph.placeholder(f"result_{number}")
+        given.meta["val"] = result.meta["val"]
+        # One that is an argument, or an earlier result, is known by that name already.
+        if result.op != "placeholder" and result not in instead:
+            instead[result] = given
+    for result, given in instead.items():
+        result.replace_all_uses_with(given, delete_user_cb=lambda user: user.op != "output")
+    outputs = [_unwrapped(instead.get(node, node)) for node in gradients]
     graph.output_node().args = (outputs,)
     graph.eliminate_dead_code()
     names = tuple(node.name for node in graph.find_nodes(op="placeholder"))
@@ -215,7 +245,10 @@ def _written(
         reads=tuple(reads[node] for node in used),
         gives=tuple(
             BackwardGives(
-                kind=read.kind, name=read.name, place=kept.index(node) if node in kept else None
+                kind=read.kind,
+                name=read.name,
+                place=kept.index(node) if node in kept else None,
+                of="" if node in kept else reads[node].name,
             )
             for read, node in zip(wanted, traced.outputs, strict=True)
         ),
@@ -223,7 +256,9 @@ def _written(
 
 
 def _words(read: BackwardRead) -> str:
-    return read.name or f"the {read.kind}"
+    if read.kind in ("input", "weight"):
+        return read.name
+    return f"the {read.kind}" if not read.name else f"the {read.kind} at place {read.name}"
 
 
 def _depends(node: fx.Node) -> bool:
@@ -248,15 +283,18 @@ def _timed(
     file = names["Model"]()
     arguments = [given[read] for read in found.reads]
     leaves = {read: given[read].detach().requires_grad_() for read in wanted}
-    gradient = given[BackwardRead(kind="gradient")]
+    gradients = [held for read, held in given.items() if read.kind == "gradient"]
     tensors = {read: held for read, held in given.items() if read.kind in ("input", "weight")}
 
-    def recorded() -> torch.Tensor:
+    def recorded() -> tuple[torch.Tensor, ...]:
         with torch.enable_grad():
             return forward({**tensors, **leaves})
 
     def step() -> object:
-        return torch.autograd.grad(recorded(), list(leaves.values()), gradient, allow_unused=True)
+        # Of several results one may depend on nothing that has a gradient.
+        pairs = [(y, g) for y, g in zip(recorded(), gradients, strict=True) if y.requires_grad]
+        results, upstream = [y for y, _ in pairs], [g for _, g in pairs]
+        return torch.autograd.grad(results, list(leaves.values()), upstream, allow_unused=True)
 
     calls: dict[str, Callable[[], object]] = {
         "eager_forward_ms": lambda: forward(tensors),
@@ -271,7 +309,7 @@ def _timed(
             len(times["step_ms"]) < _RUNS and time.perf_counter() - began < _MOST_S
         ):
             for name, call in calls.items():
-                times[name].append(_ms(call, gradient))
+                times[name].append(_ms(call, gradients[0]))
     # The first call of each warms up, unless it was all that there was time for.
     return found.model_copy(update={name: min(took[1:] or took) for name, took in times.items()})
 

@@ -1,8 +1,8 @@
 """The backward of a module as a task of its own: its file, and what its tensors stand for.
 
 The file is a module like any other, so that the same search finds kernels for it. It is given what
-the forward read, the forward's result, and the gradient of that result; nothing else is kept
-between the two, and what it needs besides it computes again.
+the forward read, the forward's results, and the gradients of these; nothing else is kept between
+the two, and what it needs besides it computes again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ ReadKind = Literal["input", "weight", "result", "gradient"]
 
 
 class BackwardRead(Value):
-    """One argument of the backward: an input or weight by its name, the result, or its gradient."""
+    """One argument of the backward: an input or weight by its name, a result, or its gradient.
+
+    Of several results `name` is the place among all of them; a lone one has none.
+    """
 
     kind: ReadKind
     name: str = ""
@@ -26,12 +29,14 @@ class BackwardRead(Value):
 class BackwardGives(Value):
     """The gradient of one input or weight.
 
-    `place` is where the backward's file returns it; None where it is the result's gradient itself.
+    `place` is where the backward's file returns it; None where it is the gradient of a result
+    itself, of the one that `of` names.
     """
 
     kind: ReadKind
     name: str
     place: int | None
+    of: str = ""
 
 
 class Backward(Value):

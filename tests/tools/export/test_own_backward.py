@@ -136,3 +136,53 @@ runpy.run_path("verify.py", run_name="__main__")
 """
     assert "gradients 'own', own inputs" in (said := outside(code, cwd=wrong, status=1))
     assert "WRONG: its error is too large" in said
+
+
+SEVERAL_PLAN = """
+def forward(x):
+    rows, columns = x.shape
+    y = empty_like(x)
+    launch("softmax_rows", args=(x, y, rows, columns))
+    return y, aten.argmax(x, -1), aten.mul(x, 2.0)
+"""
+
+SEVERAL_BACKWARD_PLAN = """
+def forward(x0, x1, x2):
+    rows, columns = x0.shape
+    x = empty_like(x0)
+    launch("softmax_backward", args=(x0, x1, x, rows, columns))
+    return aten.add(x, aten.mul(x2, 2.0))
+"""
+
+
+def test_several_results_have_kernels_for_all_their_gradients(
+    material, softmax, outside, tmp_path_factory, tmp_path
+):
+    returned = "y = torch.softmax(x, dim=-1)\n        return y, x.argmax(-1), x * 2.0"
+    made = material(
+        softmax[0].replace("return torch.softmax(x, dim=-1)", returned), plan=SEVERAL_PLAN
+    )
+    reference = Reference.build(made.task, "cpu")
+    found = backward_of(reference, made.task, [torch.randn(48, 96)])
+    slow = found.model_copy(update={"step_ms": 100.0})
+    own = material(found.source, BACKWARD_KERNEL, SEVERAL_BACKWARD_PLAN, forced=True)
+    whole = made.model_copy(update={"backward": OwnBackward(found=slow, material=own)})
+    folder = export_folder(whole, tmp_path_factory.mktemp("home") / "several")
+    code = """
+assert module.GRADIENTS == "own"
+for module_run in (mine, torch.compile(mine, fullgraph=True, backend="aot_eager")):
+    for pick in (lambda y, _, z: (y * g).sum() + (z * g.flip(0)).sum(),
+                 lambda y, _, z: (z * g).sum()):    # nobody uses the first result
+        (a,) = torch.autograd.grad(pick(*module_run(x)), x)
+        (b,) = torch.autograd.grad(pick(*reference(x)), x)
+        torch.testing.assert_close(a, b)
+assert module.COUNTS == {"kernel (recorded)": 2, "kernel (compiled)": 2}, module.COUNTS
+assert module.backward.COUNTS == {"kernel": 2, "kernel (compiled)": 2}, module.backward.COUNTS
+import runpy, os
+os.chdir(folder)
+sys.argv = ["verify.py", "--no-timing"]
+runpy.run_path("verify.py", run_name="__main__")
+"""
+    said = outside(BEGIN + code, folder, cwd=tmp_path)
+    assert "gradients 'own'" in said
+    assert "WRONG" not in said

@@ -51,6 +51,16 @@ RESIDUAL = """def residual(x, y):
 def get_inputs():
     return [torch.randn(6, 10), torch.randn(6, 10)]
 """
+SEVERAL = """class Model(nn.Module):
+    def forward(self, x, y):
+        statistic = x.square().mean(-1, keepdim=True)
+        scaled = x * torch.rsqrt(statistic + 1e-6)
+        return scaled.tanh(), x.argmax(-1), statistic, scaled + y
+
+
+def get_inputs():
+    return [torch.randn(6, 10), torch.randn(6, 10)]
+"""
 RMS = """class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -76,7 +86,7 @@ def made(source):
     return task, reference, arguments, backward_of(reference, task, arguments)
 
 
-@pytest.mark.parametrize("source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS])
+@pytest.mark.parametrize("source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL])
 def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     task, reference, arguments, found = made(source)
     weights = dict(reference.module.named_parameters())
@@ -84,15 +94,20 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     for spec, value in zip(task.inputs, arguments, strict=True):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             leaves["input", spec.name] = value.requires_grad_()
-    result = reference.module(*arguments)
-    gradient = torch.randn_like(result)
-    expected = torch.autograd.grad(result, list(leaves.values()), gradient)
+    made_of_all = reference.module(*arguments)
+    several = not isinstance(made_of_all, torch.Tensor)
+    results = dict(enumerate(made_of_all if several else [made_of_all]))
+    results = {str(at) * several: y for at, y in results.items() if y.is_floating_point()}
+    gradients = {name: torch.randn_like(y) for name, y in results.items()}
+    expected = torch.autograd.grad(
+        list(results.values()), list(leaves.values()), list(gradients.values())
+    )
     inputs = dict(zip([spec.name for spec in task.inputs], arguments, strict=True))
     held = {
         "input": inputs.get,
         "weight": weights.get,
-        "result": lambda _: result.detach(),
-        "gradient": lambda _: gradient,
+        "result": lambda name: results[name].detach(),
+        "gradient": gradients.get,
     }
     names: dict[str, object] = {}
     exec(found.source, names)
@@ -100,10 +115,10 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
         given = [held[read.kind](read.name) for read in found.reads]
         got = names["Model"]()(*given)
     got = (got,) if isinstance(got, torch.Tensor) else got
-    places = {(item.kind, item.name): item.place for item in found.gives}
+    gives = {(item.kind, item.name): item for item in found.gives}
     for key, value in zip(leaves, expected, strict=True):
-        place = places[key]
-        torch.testing.assert_close(gradient if place is None else got[place], value)
+        place, of = gives[key].place, gives[key].of
+        torch.testing.assert_close(gradients[of] if place is None else got[place], value)
     assert isinstance(trace(found.source, "backward.py", TracePolicy()), Task)
     assert found.step_ms >= found.forward_ms > 0
 
@@ -112,11 +127,21 @@ def test_a_softmax_keeps_its_result_only():
     assert [read.kind for read in made(SOFTMAX)[-1].reads] == ["result", "gradient"]
 
 
+def test_several_results_are_given_by_their_places_and_integers_have_no_gradient():
+    found = made(SEVERAL)[-1]
+    ends = {(read.kind, read.name) for read in found.reads if read.kind in ("result", "gradient")}
+    assert {("gradient", "0"), ("gradient", "2"), ("gradient", "3")} <= ends
+    assert ("result", "0") in ends, "the backward of tanh is made of its result"
+    assert not {name for _, name in ends} & {"", "1"}
+    (plain,) = (item for item in found.gives if item.name == "y")
+    assert (plain.place, plain.of) == (None, "3"), "the gradient of a sum is the result's own"
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (SOFTMAX.replace("torch.softmax(x, -1)", "x.softmax(-1), x"), "one tensor as its result"),
-        (SOFTMAX.replace("torch.softmax(x, -1)", "x.argmax(-1)"), "no floating tensor"),
+        (SOFTMAX.replace("torch.softmax(x, -1)", "{'y': x.exp()}"), "packed in more than a list"),
+        (SOFTMAX.replace("torch.softmax(x, -1)", "x.argmax(-1)"), "No result is a floating"),
         (RESIDUAL.replace("torch.tanh(x)", "x"), "need no computing"),
     ],
 )

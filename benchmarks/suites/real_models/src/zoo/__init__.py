@@ -1,0 +1,1 @@
+"""Ten models of random weights, as people keep theirs: a package with files that share others."""
