@@ -112,7 +112,9 @@ def _raised(what: str, error: BaseException, path: str) -> RefusedError:
 
 
 def _missing_package(error: ModuleNotFoundError, path: str) -> RefusedError:
-    name = error.name or message(error)
+    if error.name is None:  # a package's own words about a part of it that does not import
+        return _broken_package(error, path)
+    name = error.name
     parts, where = _relative_to(error, path), _where(error, path)
     if parts:
         listed = ", ".join(parts)
@@ -128,6 +130,15 @@ def _missing_package(error: ModuleNotFoundError, path: str) -> RefusedError:
         "beside it in its project."
     )
     return refuse(sentence, exit_status=3)
+
+
+def _broken_package(error: ModuleNotFoundError, path: str) -> RefusedError:
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    why = f" ({type(root).__name__}: {message(root)})" if root is not error else ""
+    said = message(error)
+    return refuse(f"An import fails{_where(error, path)}: {said}{why}.", exit_status=3)
 
 
 def _relative_to(error: ModuleNotFoundError, path: str) -> tuple[str, ...]:

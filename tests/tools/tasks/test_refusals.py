@@ -84,3 +84,16 @@ def test_a_build_that_fails_in_the_first_call_is_a_compile_error_too():
     failed = GuestFailedError(Failed(how="forward", words=words))
     found = rejected(failed, "it was called")
     assert (found.verdict, found.reason) == (Verdict.COMPILE_ERROR, words)
+
+
+def test_a_package_that_does_not_import_is_not_said_to_be_missing(tmp_path):
+    inner = "raise RuntimeError('operator torchvision::nms does not exist')"
+    words = "Could not import module 'GPT2Model'"
+    source = f"try:\n    {inner}\nexcept RuntimeError as why:\n"
+    source += f'    raise ModuleNotFoundError("{words}") from why'
+    with pytest.raises(RefusedError) as refused:
+        load_module(source, str(tmp_path / "m.py"))
+    assert refused.value.refusal.exit_status == 3
+    sentence = "An import fails in line 4: Could not import module 'GPT2Model' (RuntimeError: "
+    assert refused.value.refusal.sentence.startswith(sentence)
+    assert "nms does not exist" in refused.value.refusal.sentence

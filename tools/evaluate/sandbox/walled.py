@@ -106,6 +106,7 @@ _ENDING_S = 3.0
 _DEATH_S = 10.0
 _POLL_S = 0.02
 _FILE_BYTES = 8 << 30
+_OUTPUT_BYTES = 1 << 16
 _LIVE: dict[int, bool] = {}
 
 
@@ -158,8 +159,11 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
         hides=chosen.hides,
     )
     low = lowered(argv)
+    loop = asyncio.get_running_loop()
+    # What `create_subprocess_exec` does, but that we keep the transport, which must be closed.
     creating = asyncio.create_task(
-        asyncio.create_subprocess_exec(
+        loop.subprocess_exec(
+            lambda: asyncio.subprocess.SubprocessStreamProtocol(_OUTPUT_BYTES, loop),
             *low,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -176,7 +180,7 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     except BaseException:
         await asyncio.wait({creating})
         if creating.exception() is None:
-            await asyncio.shield(Walled(creating.result(), reading, chosen).end())
+            await asyncio.shield(Walled(*creating.result(), reading, chosen).end())
         else:
             os.close(reading)
         raise
@@ -184,22 +188,30 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
         os.close(writing)
     if creating.exception() is not None:
         os.close(reading)
-    process = await creating
-    give_way(process.pid, began_low=low != tuple(argv))
-    return Walled(process, reading, chosen)
+    walled = Walled(*await creating, reading, chosen)
+    give_way(walled.pid, began_low=low != tuple(argv))
+    return walled
 
 
 class Walled:
     """A started tree of processes."""
 
-    def __init__(self, process: asyncio.subprocess.Process, status_fd: int, behind: Wall) -> None:
-        self._process = process
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        protocol: asyncio.subprocess.SubprocessStreamProtocol,
+        status_fd: int,
+        behind: Wall,
+    ) -> None:
+        self._transport = transport
+        loop = asyncio.get_running_loop()
+        self._process = asyncio.subprocess.Process(transport, protocol, loop)
         self._status_fd = status_fd
         self._wall = behind
         self._status: int | None = None
         self._ended = False
         self._ending = asyncio.Lock()
-        _LIVE[process.pid] = behind.kind is WallKind.NONE
+        _LIVE[self.pid] = behind.kind is WallKind.NONE
 
     @property
     def pid(self) -> int:
@@ -278,6 +290,10 @@ class Walled:
         await gone(left, _DEATH_S)
         self._read_status()
         os.close(self._status_fd)
+        if not self.output.at_eof():
+            await asyncio.sleep(_POLL_S)  # whoever listens reads what is left
+        # One that is still open when the program's loop ends complains about that to the person.
+        self._transport.close()
         self._ended = True
         _LIVE.pop(self.pid, None)
 

@@ -53,6 +53,7 @@ from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.types import (
     Candidate,
     Conditions,
+    EnvironmentLacksError,
     Evaluation,
     Isolation,
     Refusal,
@@ -171,6 +172,10 @@ class WorkerBrokenError(Exception):
     """A worker failed in a way that is Kernelwright's own fault."""
 
 
+class WorkerLateError(WorkerBrokenError, EnvironmentLacksError):
+    """A worker had too little of the machine to become ready: nobody's fault, and said so."""
+
+
 class WorkerProcess:
     """A started worker. Use `start`, then `ask` one question at a time, then `aclose`."""
 
@@ -227,6 +232,7 @@ class WorkerProcess:
 
         Raises:
             WorkerBrokenError: it does not come up.
+            WorkerLateError: not in time.
         """
         await fill()
         objects = cache_folder()
@@ -258,7 +264,10 @@ class WorkerProcess:
         worker = cls(walled, scratch, reader, writer, rules, readable)
         first = await worker._converse(None, rules.start_s)
         if isinstance(first, Ended):
-            raise WorkerBrokenError(f"a worker {first.words} before it was ready\n{first.output}")
+            words = f"a worker {first.words} before it was ready"
+            if first.how == "timed_out":
+                raise WorkerLateError(f"{words}: others keep this machine busy; try again later")
+            raise WorkerBrokenError(f"{words}\n{first.output}")
         worker._began = frozenset(walled.processes())
         return worker
 

@@ -14,8 +14,9 @@ from kernelwright.tools.evaluate.sandbox import keeper as spares
 from kernelwright.tools.evaluate.sandbox.keeper import Starts
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing, wall
+from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
 from kernelwright.tools.runtime import NICENESS, give_way, session_niceness
-from kernelwright.tools.types import WallKind
+from kernelwright.tools.types import EnvironmentLacksError, WallKind
 
 
 def niceness(pid: int) -> int:
@@ -85,6 +86,15 @@ def test_what_has_ended_needs_no_way() -> None:
     done = subprocess.Popen(["true"], start_new_session=True)
     done.wait()
     give_way(done.pid)
+
+
+async def test_a_worker_that_is_late_is_the_machines_lack_and_told_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(EnvironmentLacksError, match="others keep this machine busy") as told:
+        await WorkerProcess.start(tmp_path, Rules(start_s=0.01))
+    assert "\n" not in str(told.value)
+    assert isinstance(told.value, WorkerBrokenError), "a search tries again"
 
 
 async def test_turns_come_in_the_order_of_asking_and_a_failure_gives_its_own_back() -> None:

@@ -165,6 +165,8 @@ async def test_who_holds_its_output_open_keeps_nobody_from_ending_it(
     try:
         await asyncio.wait_for(walled.end(), 60.0)
         assert not walled.alive
+        # One that stays open would be complained about when the program's loop ends.
+        assert await asyncio.wait_for(walled.output.read(), 60.0) == b""
     finally:
         os.close(held)
 
