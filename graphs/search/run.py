@@ -36,7 +36,7 @@ from kernelwright.graphs.search.options.run_terms import (
     refusal,
 )
 from kernelwright.graphs.search.options.second_chances import keep_second_chances
-from kernelwright.graphs.search.options.shapes import with_shapes
+from kernelwright.graphs.search.options.shapes import owes_sizes, with_shapes
 from kernelwright.graphs.search.options.tool_book import keep_tools
 from kernelwright.graphs.search.session import WENT_ON, run_session, started
 from kernelwright.graphs.search.summary import summarise
@@ -169,8 +169,8 @@ async def resume_search(
     """Go on with a run that was stopped or killed; nothing is measured twice.
 
     A run that is finished is answered with its summary, unless `rounds`, `seconds`, `tokens` or
-    `usd` (totals, earlier sessions included) give it more to spend. The models that it was begun
-    with go on thinking, unless others are given.
+    `usd` (totals, earlier sessions included) give it more to spend, or other sizes were asked for
+    and cut off. The models that it was begun with go on thinking, unless others are given.
 
     Raises:
         RunError: When the run is unknown, corrupt, busy, or was measured on another device.
@@ -182,8 +182,9 @@ async def resume_search(
         kept = record.profile
         more = kept.limited(rounds=rounds, seconds=seconds, tokens=tokens, usd=usd)
         same = more.model_copy(update={"seconds_hold": kept.seconds_hold}) == kept
-        if record.status == "finished" and record.summary and same:
-            return record.summary
+        ended = record.summary if record.status == "finished" and same else None
+        if ended is not None and not owes_sizes(archive):
+            return ended
         if record.status == "finished" and record.summary is None:
             raise RunError(f"run {record.id} cannot go on: its module does not run")
         archive.claim()
@@ -198,9 +199,23 @@ async def resume_search(
             agents = make_agents or agents_for(models or models_of(archive))
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare
+            if ended is not None:
+                return await _other_sizes(context, ended)
             return await with_shapes(context, await run_session(context, resumed=True))
     finally:
         archive.close()
+
+
+async def _other_sizes(context: SearchContext, ended: Summary) -> Summary | Refusal:
+    """A search that has its result goes on with the sizes that it was cut off at."""
+    if known := context.archive.record().baselines:
+        context.learn(known)
+        context.executor.remember(context.task, known)
+    context.emit(started(context, resumed=True))
+    found = await with_shapes(context, ended)
+    if isinstance(found, Summary):
+        context.emit(RunFinished(round=found.rounds, summary=found))
+    return found
 
 
 async def measure_again(

@@ -92,11 +92,15 @@ class VerifiedShapes(Value):
 
 
 class ServedShapes(Value):
-    """What became of a person's wish for other sizes: verified, or why the example's only."""
+    """What became of a person's wish for other sizes: verified, or why the example's only.
+
+    `interrupted` where somebody ended it before that was known; resuming the run goes on with it.
+    """
 
     asked: str
     verified: VerifiedShapes | None = None
     problem: str = ""
+    interrupted: bool = False
 
     @property
     def words(self) -> str:

@@ -322,6 +322,8 @@ def tell(summary: Summary, home: Path | None, *, quiet: bool) -> None:
         steps = {"measure again": f"measure {summary.run}", **steps}
     if summary.shapes is not None:
         sys.stderr.write(f"sizes: {summary.shapes.words}\n")
+        if summary.shapes.interrupted:
+            steps["go on with the sizes"] = f"resume {summary.run}"
     if summary.status == "improved" and summary.export is None:
         steps["take it home"] = f"export {summary.run} -o FOLDER"
     for words, step in steps.items():

@@ -5,7 +5,8 @@ an argument (`codegen.library.any_size`): one set of kernels serves a range. Sin
 kernels of their own, and so does the example where the winner's text is not the general one's. All
 of it is one candidate, which the judge verifies on every distribution at each size that is named in
 the evidence, and certifies at the example's. Where one way of writing it fails, the next is tried.
-What came of it is kept as a term of the run; the run's own result is not touched.
+What came of it is kept as a term of the run; the run's own result is not touched. What each size
+showed is kept as a decision, so that a session that was cut off goes on with the next size.
 """
 
 import asyncio
@@ -55,6 +56,14 @@ def sized_result(archive: Archive) -> SizedResult | None:
     return SizedResult.model_validate_json(kept) if kept else None
 
 
+def owes_sizes(archive: Archive) -> bool:
+    """Whether a run that has its result was cut off before other sizes had theirs."""
+    record, known = archive.record(), sized_result(archive)
+    if not record.policy.shapes or record.summary is None or record.status != "finished":
+        return False
+    return known is None or known.served.interrupted
+
+
 async def with_shapes(context: SearchContext, summary: Summary | Refusal) -> Summary | Refusal:
     """The summary with what is served beside the example's sizes, where the person asked for it."""
     asked = context.archive.record().policy.shapes
@@ -62,7 +71,7 @@ async def with_shapes(context: SearchContext, summary: Summary | Refusal) -> Sum
         return summary
     known = sized_result(context.archive)
     winner = summary.best.candidate if summary.best else ""
-    if known is None or known.winner != winner:
+    if known is None or known.winner != winner or known.served.interrupted:
         context.emit(Noted(words=f"sizes beside the example's: {asked}"))
         known = await _until_ended(context, asked, winner)
         context.archive.record_term(_TERM, known.model_dump_json())
@@ -81,7 +90,10 @@ async def _until_ended(context: SearchContext, asked: str, winner: str) -> Sized
     except asyncio.CancelledError:
         if not context.control.stopped_because:
             raise
-    return _nothing(asked, winner, f"stopped: {context.control.stopped_because}")
+    why = f"stopped: {context.control.stopped_because}"
+    return SizedResult(
+        winner=winner, served=ServedShapes(asked=asked, problem=why, interrupted=True)
+    )
 
 
 def _nothing(asked: str, winner: str, why: str) -> SizedResult:
@@ -119,7 +131,7 @@ class _Serving:
         await sizes.read((*sizes.telling, *sizes.ends))
         why = "no way of writing it holds for all of them"
         for candidate, variants in self._ways():
-            checks, wrong = await sizes.checked(candidate)
+            checks, wrong = await self._checked(candidate)
             if wrong:
                 why = wrong
                 continue
@@ -133,6 +145,17 @@ class _Serving:
             ]
             return self._found(candidate, evaluation, variants, timed)
         raise refuse(why)
+
+    async def _checked(self, candidate: Candidate) -> tuple[list[SizeCheck], str]:
+        """The candidate at every size, of which an earlier session may have seen to some."""
+        archive, key = self._context.archive, f"size:{candidate.id}"
+        kept = (value for name, value in archive.decisions() if name == key)
+
+        def keep(check: SizeCheck) -> None:
+            archive.record_decision(key, check.model_dump_json())
+
+        known = [SizeCheck.model_validate_json(value) for value in kept]
+        return await self._sizes.checked(candidate, known, keep)
 
     def _found(
         self,

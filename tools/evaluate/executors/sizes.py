@@ -5,7 +5,7 @@ a task is like the nearest that was traced, with results of the sizes that follo
 the judge's own, on every distribution and with guarded memory; only times are left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.tasks.inputs.shapes import (
@@ -22,6 +22,11 @@ from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy, Verd
 from kernelwright.tools.types.shapes import Dimension, LinearSize, SizeCheck
 
 Sizes = tuple[int, ...]
+Keep = Callable[[SizeCheck], None]
+
+
+def _forget(check: SizeCheck) -> None:
+    """For whoever looks once."""
 
 
 class SizedTasks:
@@ -88,29 +93,42 @@ class SizedTasks:
         pairs = zip(self.dimensions, sizes, strict=True)
         return ", ".join(f"{item.name}={size}" for item, size in pairs)
 
-    async def checked(self, candidate: Candidate) -> tuple[list[SizeCheck], str]:
+    async def checked(
+        self, candidate: Candidate, known: Sequence[SizeCheck] = (), keep: Keep = _forget
+    ) -> tuple[list[SizeCheck], str]:
         """What was found at each size up to the first where something is wrong, and what that is.
+
+        Args:
+            candidate: which one.
+            known: what an earlier session found of it, which is not looked at again.
+            keep: is given what is found, for the next.
 
         Raises:
             RefusedError: nobody can verify other sizes here.
         """
+        before = {check.sizes: check for check in known}
         checks: list[SizeCheck] = []
         for sizes in self.looked_at:
-            found = await self._executor.prove(self.at(sizes), candidate)
-            if found is None:
-                raise refuse("Other sizes cannot be verified where the device is somewhere else.")
-            checked = found.verification
-            made = SizeCheck(
-                sizes=sizes,
-                verdict=checked.verdict,
-                reason=checked.reason,
-                error_ratio=checked.error_ratio,
-                distributions=checked.distributions,
-            )
+            if (made := before.get(sizes)) is None:
+                made = await self._looked_at(sizes, candidate)
+                keep(made)
             checks.append(made)
-            if checked.verdict is not Verdict.CORRECT:
-                return checks, f"at {self.words(sizes)}: {checked.verdict}: {checked.reason}"
+            if made.verdict is not Verdict.CORRECT:
+                return checks, f"at {self.words(sizes)}: {made.verdict}: {made.reason}"
         return checks, ""
+
+    async def _looked_at(self, sizes: Sizes, candidate: Candidate) -> SizeCheck:
+        found = await self._executor.prove(self.at(sizes), candidate)
+        if found is None:
+            raise refuse("Other sizes cannot be verified where the device is somewhere else.")
+        checked = found.verification
+        return SizeCheck(
+            sizes=sizes,
+            verdict=checked.verdict,
+            reason=checked.reason,
+            error_ratio=checked.error_ratio,
+            distributions=checked.distributions,
+        )
 
     async def beside_eager(self, check: SizeCheck, candidate: Candidate) -> SizeCheck:
         """The check with times, the candidate's and eager PyTorch's, where both have one."""

@@ -7,6 +7,7 @@ import pytest
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.executors.sizes import SizedTasks
 from kernelwright.tools.types import Candidate, Task, TracePolicy, Verdict
+from kernelwright.tools.types.shapes import SizeCheck
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,6 +26,9 @@ async def test_a_candidate_is_judged_at_every_size_that_is_named(
     assert not wrong
     assert {check.sizes for check in checks} == {*sizes.looked_at}
     assert {"task", "heavy_tail", "masked"} <= {*checks[0].distributions}
+    found: list[SizeCheck] = []
+    assert await sizes.checked(kernel(), checks[1:], found.append) == (checks, "")
+    assert found == checks[:1], "what an earlier session saw is not looked at again"
     plan = kernel().plan
     baked = plan.replace("args=(x, y, rows,", "args=(x, y, 37,")
     assert baked != plan
