@@ -16,6 +16,7 @@ from kernelwright.agents.assistant.parsing.budgets import (
 from kernelwright.agents.assistant.parsing.changes import (
     device_in,
     precisions_in,
+    resizing_in,
     shapes_in,
     sizes_in,
     sizes_with,
@@ -31,6 +32,7 @@ from kernelwright.agents.assistant.parsing.clauses import (
 )
 from kernelwright.agents.assistant.parsing.commands import command_in
 from kernelwright.agents.assistant.parsing.offers import answer_in, guesses, is_no, is_yes
+from kernelwright.agents.assistant.parsing.ranges import range_in, without_range
 from kernelwright.agents.assistant.parsing.text import (
     LONGEST,
     bare,
@@ -157,12 +159,14 @@ def _loaded(load: LoadTask, words: str) -> ParsedMessage:
     words = without_limits(words) if limits_beforehand(words) != Limits() else words
     said = translated(plain(words))
     commands: list[Command] = [load.model_copy(update={"gpu": device_in(said)})]
+    asked, said = range_in(said), without_range(said)
     inputs = shapes_in(said)
     without = bool(re.search(r"\b(?:no|not|without|avoid)\b", said))
     precisions = () if inputs or without else precisions_in(said)
     sizes = () if inputs else sizes_with(said)
-    if inputs or precisions or sizes:
-        commands.append(ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions))
+    if inputs or precisions or sizes or asked:
+        change = ChangeTask(inputs=inputs, sizes=sizes, precisions=precisions, shapes=asked)
+        commands.append(change)
     commands += _commands_for_later(words)
     note = f"I take {load.name}, with your other files beside it." if load.beside else ""
     return ParsedMessage(
@@ -188,6 +192,8 @@ def _said(text: str, turn: Turn) -> ParsedMessage:
         return _sure(taken).model_copy(update={"taken": True})
     if asked_about := topic_in(plain(text), turn):
         return _sure(asked_about)
+    if turn.task and (ranged := resizing_in(whole, turn)) and ranged.shapes:
+        return _sure(ranged)
     told = shapes_in(whole) or sizes_in(whole)
     if turn.task and not turn.running and wants_shapes(whole) and not told:
         return _sure(ChangeTask())  # the controller asks which

@@ -6,7 +6,6 @@ doubtful about it.
 
 import asyncio
 import base64
-import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +26,7 @@ from kernelwright.graphs.conversation.background.task_card import (
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.outline import proposals
 from kernelwright.graphs.conversation.runs import bundle_offers
+from kernelwright.graphs.conversation.sizes import asked_for, inside, resized, typed
 from kernelwright.graphs.run_view.events import (
     amount,
     floor_words,
@@ -43,7 +43,6 @@ from kernelwright.tools.tasks.sources.find import SAVED
 from kernelwright.tools.types import (
     Dispatched,
     EnvironmentLacksError,
-    InputSpec,
     Refusal,
     Task,
     TracePolicy,
@@ -176,6 +175,7 @@ async def change(context: ConversationContext, command: ChangeTask) -> ChatReply
     policy = context.now.policy.model_copy(
         update={
             "inputs": _inputs(context, command),
+            "shapes": asked_for(command, context.now.policy.shapes),
             "entry": command.entry or context.now.policy.entry,
             "evaluation": command.evaluation
             if command.evaluation is not None
@@ -201,46 +201,8 @@ def _inputs(context: ConversationContext, command: ChangeTask) -> tuple[str, ...
     """What the inputs are from now on; as they were where nothing is said of them."""
     task, before = context.now.task, context.now.policy.inputs
     if command.inputs or task is None:
-        return _typed(command.inputs, task) or before
-    return resized(task, command.sizes) or before
-
-
-def resized(task: Task, sizes: tuple[str, ...]) -> tuple[str, ...]:
-    """The task's inputs with other rows or columns: their first or last dimension.
-
-    What is as long as the first input is in that direction changes with it, so that what is
-    added or multiplied row by row still fits. Empty where nothing of that can be changed.
-    """
-    shapes = [list(spec.tensor.shape) if spec.tensor else [] for spec in task.inputs]
-    first = next((shape for shape in shapes if shape), None)
-    wanted = dict(text.split("=") for text in sizes if re.fullmatch(r"(rows|columns)=\d+", text))
-    if first is None or not wanted or any(spec.tensor is None for spec in task.inputs):
-        return ()
-    rows, columns = first[0], first[-1]
-    for shape in filter(None, shapes):
-        if "columns" in wanted and shape[-1] == columns:
-            shape[-1] = int(wanted["columns"])
-        if "rows" in wanted and len(shape) > 1 and shape[0] == rows:
-            shape[0] = int(wanted["rows"])
-    return _typed(tuple("x".join(map(str, shape)) for shape in shapes), task)
-
-
-def _typed(inputs: tuple[str, ...], task: Task | None) -> tuple[str, ...]:
-    """Shapes without a type keep that of the task's own input, whose integers keep their range."""
-    specs = task.inputs if task else ()
-    own = [_type_of(spec) for spec in specs] + [""] * len(inputs)
-    return tuple(
-        text if ":" in text or not kind else f"{text}:{kind}"
-        for text, kind in zip(inputs, own, strict=False)
-    )
-
-
-def _type_of(spec: InputSpec) -> str:
-    if spec.tensor is None:
-        return ""
-    kind = spec.tensor.dtype.value
-    bounded = "int" in kind and spec.maximum is not None
-    return f"{kind}<{int(spec.maximum or 0) + 1}" if bounded else kind
+        return typed(command.inputs, task) or before
+    return resized(task, command.sizes) or inside(task, command.shapes) or before
 
 
 async def cancel(context: ConversationContext) -> ChatReply:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernelwright.agents.assistant.types import ChangeTask, Command, LoadTask, Offer
+from kernelwright.graphs.conversation.sizes import ONE_SIZE
 from kernelwright.graphs.run_view.events import one_line
 from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Refusal, TracePolicy, Value
@@ -191,6 +192,8 @@ def proposals(file: Path, policy: TracePolicy, refusal: Refusal) -> tuple[Offer,
         return tuple(_choice(name) for name in refusal.choices[:MOST])
     if refusal.draws_in_training:
         return (Offer(label="Optimise it in evaluation mode", wish=ChangeTask(evaluation=True)),)
+    if policy.shapes:
+        return (Offer(label="The example's sizes only", wish=ChangeTask(shapes=ONE_SIZE)),)
     found = find(file, policy)
     if isinstance(found, Refusal):
         return ()

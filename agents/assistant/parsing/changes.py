@@ -8,6 +8,7 @@ the inputs. Not covered: dimensions between them, such as channels.
 
 import re
 
+from kernelwright.agents.assistant.parsing.ranges import only_range_in
 from kernelwright.agents.assistant.types import ChangeTask, Command, Steer, Turn
 
 _TYPES = {
@@ -179,7 +180,9 @@ def change_in(words: str, said: str, turn: Turn) -> Command | None:
 
 
 def resizing_in(words: str, turn: Turn) -> ChangeTask | None:
-    """`with 4096 columns`, about a task that is still to be searched."""
+    """`with 4096 columns`, `batch 1 to 64`, about a task that is still to be searched."""
+    if turn.task and not turn.running and (asked := only_range_in(PRECISION.sub(" ", words))):
+        return ChangeTask(shapes=asked, precisions=precisions_in(words))
     sizes = sizes_in(PRECISION.sub(" ", words)) if turn.task and not turn.running else ()
     return ChangeTask(sizes=sizes, precisions=precisions_in(words)) if sizes else None
 

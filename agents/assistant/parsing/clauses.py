@@ -234,6 +234,7 @@ def _as_one(last: Command | None, command: Command) -> Command | None:
             precisions=(*last.precisions, *command.precisions),
             gpu=command.gpu or last.gpu,
             evaluation=last.evaluation if command.evaluation is None else command.evaluation,
+            shapes=command.shapes or last.shapes,
         )
     return None
 

@@ -57,7 +57,9 @@ class ChangeTask(Value):
     it is. Sizes change one dimension alone: `columns=4096` the last one, `rows=8192` the first.
     Precisions are `float16`, `bfloat16` or `tf32`, beyond the task's own. `evaluation` is true for
     evaluation mode, where dropout draws nothing, and false for the mode that the file leaves the
-    module in. What is left empty stays as it is.
+    module in. `shapes` are sizes that the result shall serve beside the example's: `batch=1..64`,
+    where `batch` is the first dimension, or `none` to take that back. What is left empty stays as
+    it is.
     """
 
     kind: Literal["change_task"] = "change_task"
@@ -67,6 +69,7 @@ class ChangeTask(Value):
     precisions: tuple[str, ...] = ()
     gpu: str = ""
     evaluation: bool | None = None
+    shapes: str = ""
 
 
 class AuditTask(Value):

@@ -9,6 +9,7 @@ from kernelwright.agents.assistant.types import (
     StartSearch,
 )
 from kernelwright.agents.assistant.types.pieces import Table, Words
+from kernelwright.graphs.conversation.sizes import served_words
 from kernelwright.graphs.run_view.events import (
     amount,
     count,
@@ -34,7 +35,8 @@ class TaskCard(Value):
     `eager_ms` is None where the device was busy; `operators` are what PyTorch dispatches to;
     `token_limit` is None where no limit holds, `models` empty where the playbook thinks.
     `break_even_calls` is after how many calls the search is paid for at best, None where the
-    floor leaves nothing to gain or eager was not timed.
+    floor leaves nothing to gain or eager was not timed. `serves` says which other sizes were asked
+    for.
     """
 
     name: str
@@ -59,6 +61,7 @@ class TaskCard(Value):
     gpu: str = ""
     precisions: tuple[str, ...] = ()
     depths: tuple[tuple[str, str], ...] = ()
+    serves: str = ""
 
 
 def card_of(
@@ -98,6 +101,7 @@ def card_of(
         break_even_calls=break_even(eager_ms, floor, whole_s),
         gpu=gpu,
         precisions=precisions,
+        serves=served_words(task),
     )
 
 
@@ -136,6 +140,7 @@ def table_of(card: TaskCard) -> Table:
         ("a search costs", cost_words(card)),
         ("pays off", pays_words(card)),
     ]
+    rows += [("sizes", plain(card.serves))] if card.serves else []
     rows += [("may use", precision_words(card))] if card.precisions else []
     rows += [("note", one_line(warning, 300)) for warning in card.warnings]
     return Table(title=plain(card.name), columns=("", ""), rows=tuple(rows))

@@ -40,6 +40,28 @@ def test_one_size_changes_one_dimension(words: str, sizes: tuple[str, ...]) -> N
     assert commands(words, TASK) == (ChangeTask(sizes=sizes),)
 
 
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ("batch 1 to 64", "batch=1..64"),
+        ("it should work for batches between 1 and 64", "batch=1..64"),
+        ("any batch size up to 2k please", "batch=1..2048"),
+        ("I need batch 8..64", "batch=8..64"),
+    ],
+)
+def test_a_range_is_what_the_result_shall_serve(words: str, sizes: str) -> None:
+    assert commands(words, TASK) == (ChangeTask(shapes=sizes),)
+    code = "```python\nimport torch\n\nx = 1\n```"
+    assert commands(f"make this faster, {words}\n{code}", Turn(text=""))[1] == ChangeTask(
+        shapes=sizes
+    )
+
+
+@pytest.mark.parametrize("words", ["change the batch from 32 to 64", "batch 64 to 1"])
+def test_a_change_from_one_size_to_another_is_no_range(words: str) -> None:
+    assert commands(words, TASK) == (ChangeTask(),)  # which is asked back
+
+
 def test_a_size_beside_a_file_is_the_files() -> None:
     code = "make this faster with 4096 columns\n```python\nimport torch\n\nx = 1\n```"
     load, change = commands(code, Turn(text=""))

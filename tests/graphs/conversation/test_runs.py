@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kernelwright.agents.assistant.types import (
+    ChangeTask,
     ChatReply,
     DeleteRun,
     ExplainCandidate,
@@ -14,7 +15,14 @@ from kernelwright.agents.assistant.types import (
 )
 from kernelwright.agents.assistant.types.pieces import Table
 from kernelwright.graphs.conversation import ChatController, SearchManager, Settings
-from kernelwright.graphs.conversation.loading import resized
+from kernelwright.graphs.conversation.sizes import (
+    ONE_SIZE,
+    asked_for,
+    inside,
+    resized,
+    served_words,
+)
+from kernelwright.tools.types.shapes import Dimension
 
 
 @pytest.fixture
@@ -84,6 +92,25 @@ async def test_the_second_best_is_the_second_of_the_leaders(done: ChatController
     second = await done.do(ExplainCandidate(candidate="best 2"))
     assert second != best
     assert "place 999" in (await done.do(ExplainCandidate(candidate="best 999"))).text
+
+
+def test_a_range_that_leaves_the_example_out_draws_it_at_the_end(toy) -> None:
+    assert inside(toy.TASK, "batch=1..64") == ("64x1024:float32",)
+    assert inside(toy.TASK, "batch=1..2048") == ()
+    assert inside(None, "batch=1..64") == ()
+    assert asked_for(ChangeTask(entry="Other"), "batch=1..64") == "batch=1..64"
+    assert asked_for(ChangeTask(sizes=("rows=32",)), "batch=1..64") == ""
+    assert asked_for(ChangeTask(shapes=ONE_SIZE), "batch=1..64") == ""
+
+
+def test_the_card_says_which_sizes_are_served_and_where_they_are_verified(toy) -> None:
+    assert served_words(toy.TASK) == ""
+    batch = Dimension(name="batch", places=((0, 0),), example=32, low=1, high=64)
+    points = Dimension(name="x[1]", places=((0, 1),), example=128, points=(128, 512))
+    said = served_words(toy.TASK.model_copy(update={"dimensions": (batch, points)}))
+    assert said.startswith("batch 1 to 64 by one set of kernels, verified at 1, 2, ")
+    assert "compared with PyTorch at 32; other sizes run your module" in said
+    assert said.endswith("x[1] 128, 512, kernels for each; compared with PyTorch at 128")
 
 
 def test_one_size_changes_what_is_as_long_in_every_input(toy) -> None:
