@@ -96,7 +96,8 @@ HALF_WAY, MAPPED, UNMAPPED = "mma_tiles", "wgmma_maps", ("bfloat16",)
 STREAMED, UNSTREAMED = "streamed_wgmma", ("triangles", "added", "shared", "counted")
 # Under which strategies each is played every time; under the others by `make test-all`.
 QUICK = {
-    "triangles": "split_mma", "sums": "split_wgmma", "twice": "streamed_wgmma", "half": "wgmma_maps", "cast": "mma_tiles",
+    "triangles": "split_mma", "sums": "split_wgmma", "twice": "streamed_wgmma",
+    "half": "wgmma_maps", "cast": "mma_tiles",
 }  # fmt: skip
 # Each module meets two of the ways to multiply float32, in turn, and the one that streams.
 EVERY = [
