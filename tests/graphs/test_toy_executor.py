@@ -171,6 +171,7 @@ async def test_a_run_goes_on_with_the_executor_that_it_began_with_and_replays(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
 async def test_two_judges_of_this_machine_take_turns(
     team: TeamKind, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

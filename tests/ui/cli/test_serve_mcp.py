@@ -21,16 +21,6 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.rand(64, 256)]
 """
-KERNEL = """#include "kernelwright.hpp"
-extern "C" void twice(const float* x, float* y, int n) {
-  for (int i = 0; i < n; ++i) y[i] = (x[i] > 0 ? x[i] : 0) * 2 + 1;
-}
-"""
-PLAN = """def forward(x):
-    y = empty_like(x)
-    launch("twice", args=(x, y, x.numel()))
-    return y
-"""
 TOOLS = ["audit", "check", "explain", "export", "optimize"]
 
 
@@ -53,9 +43,6 @@ async def client(root: Path) -> AsyncIterator[ClientSession]:
 async def test_an_agent_audits_searches_asks_why_and_takes_it_home(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "task.py").write_text(TASK)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "kernel.cpp").write_text(KERNEL)
-    (tmp_path / "mine" / "plan.py").write_text(PLAN)
     heard = []
 
     async def hear(done: float, total: float | None, words: str | None) -> None:
@@ -64,9 +51,6 @@ async def test_an_agent_audits_searches_asks_why_and_takes_it_home(tmp_path):
     async with client(tmp_path) as agent:
         seen = (await agent.call_tool("audit", {"file": "pkg/task.py"})).structuredContent
         assert seen["task"]["inputs"] == [{"shape": [64, 256], "dtype": "float32"}]
-        judged = await agent.call_tool("check", {"candidate": "mine", "task": "pkg/task.py"})
-        assert judged.structuredContent["verdict"] == "correct", judged
-
         found = await agent.call_tool(
             "optimize", {"file": "pkg.task:Model", "seconds": 8}, progress_callback=hear
         )

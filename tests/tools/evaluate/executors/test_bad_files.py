@@ -41,12 +41,11 @@ HUNGRY = "        k = [bytearray(1 << 26) for _ in range(10**4)]\n        return
     ("body", "words"),
     [
         ("        os._exit(7)\n", "exit status 7"),
-        pytest.param("        os.abort()\n", "an abort", marks=pytest.mark.exhaustive),
         pytest.param("        sys.exit(3)\n", "exits the process", marks=pytest.mark.exhaustive),
         pytest.param(FORK, "must not start processes", marks=pytest.mark.exhaustive),
         pytest.param(HUNGRY, "GiB", marks=pytest.mark.exhaustive),
     ],
-    ids=["_exit", "abort", "exit", "fork", "memory"],
+    ids=["_exit", "exit", "fork", "memory"],
 )
 async def test_a_forward_that_ends_its_process_is_refused(
     reader: LocalExecutor, write: Callable[[str], Path], body: str, words: str
@@ -66,12 +65,12 @@ async def test_a_file_that_hangs_is_stopped_with_everything_it_started(
     name = f"hangs-{os.getpid()}"[:15]
     native = f"libc = ctypes.CDLL(None)\nlibc.prctl(15, {name.encode()!r}, 0, 0, 0)\nlibc.fork()\n"
     path = write("import ctypes, time\n" + native + "time.sleep(600)\n")
-    reading = asyncio.create_task(reader.trace(path, TracePolicy(timeout_s=10.0)))
+    reading = asyncio.create_task(reader.trace(path, TracePolicy(timeout_s=20.0)))
     await asyncio.to_thread(_until, lambda: len(_named(name)) == 2 or reading.done())
     assert not reading.done()
     found = await reading
     assert isinstance(found, Refusal)
-    assert "did not finish within 10 s" in found.sentence
+    assert "did not finish within 20 s" in found.sentence
     assert _named(name) == []
 
 

@@ -169,7 +169,7 @@ def cases(
     """Every loop under every strategy, compiled together."""
     builds = {case.__name__: case(toolbox.Build) for case in CASES}
     names = (SPLIT_MMA, SPLIT_WGMMA, STREAMED, STREAMED_SPLITS)
-    made = toolbox.make_variants(builds, small_device, settings=2, names=names, most_threads=384)
+    made = toolbox.make_variants(builds, small_device, settings=1, names=names, most_threads=384)
     kept: list[Any] = swept(made, lambda one: (one.label.split("-")[0], one.strategy.name))
     toolbox.compile_emulated(kept, Path(tmp_path_factory.mktemp("split")))
     return kept
@@ -261,9 +261,11 @@ def test_the_error_is_that_of_float32_in_long_sums(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
 ) -> None:
     depth = 4096
+    # Those whose errors grow with the sum.
+    names = ("normal", "uniform", "large_offset", "heavy_tail", "short_significand")
     ways = _ways(toolbox, small_device, (depth,))
     toolbox.compile_emulated([one.variant for one in ways.values()], tmp_path)
-    for name in DISTRIBUTIONS:
+    for name in names:
         torch.manual_seed(0)
         x, w = _distribution(name, SIDE, depth), _distribution(name, SIDE, depth).T.contiguous()
         found = dict(zip(ways, _ratios(ways.values(), x, w), strict=True))
