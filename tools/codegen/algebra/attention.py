@@ -14,6 +14,7 @@ another type than the queries.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -37,7 +38,7 @@ _PIECE = 8
 
 
 @dataclass(frozen=True)
-class _Kernels:
+class Kernels:
     """What kernels take: types, and heads whose results stay in registers.
 
     `negligible` is a number that is filled in and leaves no weight beside any score of usual size.
@@ -47,12 +48,16 @@ class _Kernels:
     widest: int
     negligible: float
 
+    def take(self, widths: Sequence[int]) -> bool:
+        """Whether heads of these widths are rows of whole 16 bytes, and not too wide."""
+        return all(width % _PIECE == 0 and width <= self.widest for width in widths)
 
-_HALF_KERNELS = _Kernels((DType.FLOAT16, DType.BFLOAT16), widest=256, negligible=-1e4)
-_SINGLE_KERNELS = _Kernels((DType.FLOAT32,), widest=128, negligible=-1e8)
+
+HALF_KERNELS = Kernels((DType.FLOAT16, DType.BFLOAT16), widest=256, negligible=-1e4)
+SINGLE_KERNELS = Kernels((DType.FLOAT32,), widest=128, negligible=-1e8)
 
 
-def written_attention(kernels: _Kernels, graph: Graph, node: Node) -> Graph | None:
+def written_attention(kernels: Kernels, graph: Graph, node: Node) -> Graph | None:
     """The graph with one product of weights and values, and all behind it, made one call."""
     if base(node.op) not in ("bmm", "mm") or node.kwargs:
         return None
@@ -60,7 +65,7 @@ def written_attention(kernels: _Kernels, graph: Graph, node: Node) -> Graph | No
         return None
     sketch = Sketch(graph)
     weights, values = node.args
-    scores = _softmax(sketch, weights)
+    scores = softmax_of(sketch, weights)
     found = None if scores is None else _scores(sketch, scores, kernels.negligible)
     if found is None or not isinstance(values, Ref) or _widest(sketch, found, values, kernels):
         return None
@@ -73,13 +78,13 @@ def written_attention(kernels: _Kernels, graph: Graph, node: Node) -> Graph | No
     return None if found.product.name in left else changed
 
 
-def _widest(sketch: Sketch, found: Scores, values: Ref, kernels: _Kernels) -> bool:
+def _widest(sketch: Sketch, found: Scores, values: Ref, kernels: Kernels) -> bool:
     """Whether heads are too wide."""
     shapes = [sketch.shape(one) for one in (found.product.args[0], values) if isinstance(one, Ref)]
     return max(shape[-1] for shape in shapes) > kernels.widest
 
 
-def _softmax(sketch: Sketch, weights: Arg) -> Ref | None:
+def softmax_of(sketch: Sketch, weights: Arg) -> Ref | None:
     """What a softmax of rows is taken of, as it stands after decomposition."""
     quotient = behind(sketch, weights)
     powers, total = _pair(quotient, "div")
@@ -237,7 +242,7 @@ def _called(sketch: Sketch, found: Scores, values: Ref, node: Node) -> Ref | Non
         return None
     if width % _PIECE or sketch.shape(values)[-1] % _PIECE:
         return None
-    factors = (queries, _turned(sketch, turned), values)
+    factors = (queries, turned_keys(sketch, turned), values)
     given = [sketch.view(one, (*batch, *sketch.shape(one)[-2:])) for one in factors]
     for factor in found.factors:
         given[0] = sketch.mul(given[0], lifted(sketch, factor, (*batch, 1, 1)))
@@ -252,7 +257,7 @@ def _called(sketch: Sketch, found: Scores, values: Ref, node: Node) -> Ref | Non
     return sketch.call(name, (*given, mask, *flags), shape, named)
 
 
-def _turned(sketch: Sketch, keys: Ref) -> Ref:
+def turned_keys(sketch: Sketch, keys: Ref) -> Ref:
     """Keys with the last two dimensions swapped.
 
     Where they were cast as they are multiplied, they are cast as they lie instead: kernels want a
@@ -295,13 +300,13 @@ WRITTEN_ATTENTION = GraphRewrite(
     proof="softmax(scale Q K^T + mask) V is what the call computes, with scores that are not "
     "rounded to the half type in between",
     conditions=f"half types; {_CONDITIONS}",
-    change=partial(written_attention, _HALF_KERNELS),
+    change=partial(written_attention, HALF_KERNELS),
 )
 WRITTEN_SINGLE_ATTENTION = GraphRewrite(
     name="written_single_attention",
     title="attention in one call",
     proof="softmax(scale Q K^T + mask) V is what the call computes",
     conditions=f"float32; {_CONDITIONS}",
-    change=partial(written_attention, _SINGLE_KERNELS),
+    change=partial(written_attention, SINGLE_KERNELS),
     architectures=("sm_90a",),
 )

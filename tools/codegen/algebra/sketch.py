@@ -189,6 +189,13 @@ class Sketch:
         self.new.append(node)
         return Ref(node=name)
 
+    def like(self, node: Node, args: Sequence[Arg], named: Sequence[tuple[str, Arg]]) -> Ref:
+        """A new node that is like one, on other arguments."""
+        name = self._name(node.op.split(".", 1)[1])
+        changes = {"name": name, "args": tuple(args), "kwargs": tuple(named)}
+        self._add(node.model_copy(update=changes))
+        return Ref(node=name)
+
     def _name(self, op: str) -> str:
         plain = op.split(".")[0].strip("_")
         count = 1

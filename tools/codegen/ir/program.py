@@ -10,7 +10,11 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from kernelwright.tools.codegen.ir.loops import Loop
+from kernelwright.tools.codegen.ir.scores import ScoreFunction
 from kernelwright.tools.types import DType, Value
+
+# What a plan calls of the library, and what only kernels compute.
+_CALLS = ("aten.", "kernelwright.")
 
 
 class Strategy(Value):
@@ -70,6 +74,8 @@ class PlanLine(Value):
     `cost_bytes` and `cost_flops` let the roofline count it. `tensor_share` is the share of the
     tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
     `dependent_steps` counts steps that wait for each other, whatever they compute.
+    `scores` is what attention makes of its scores, where no library computes that: the text is then
+    no plan's, and a family of kernels has to take the line.
     """
 
     text: str
@@ -80,6 +86,7 @@ class PlanLine(Value):
     cost_flops: int = 0
     tensor_share: float | None = None
     dependent_steps: int = 0
+    scores: ScoreFunction | None = None
     # Names are given by the form that a program is of; the line itself is the same in every form.
     name: str = Field(default="", exclude=True)
 
@@ -142,7 +149,7 @@ class Program(Value):
         """A step as a node; None for a line that only hands tensors on."""
         if isinstance(step, Loop):
             return step
-        if not step.operator.startswith("aten.") or not step.makes:
+        if not step.operator.startswith(_CALLS) or not step.makes:
             return None
         return LibraryCall(
             line=step,

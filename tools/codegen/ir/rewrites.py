@@ -37,7 +37,8 @@ class LoopRewrite:
 class GraphRewrite:
     """One rewrite of a graph: `change` rewrites one node of it, or answers None.
 
-    `architectures` are those with kernels for what it makes; none names all.
+    `architectures` are those with kernels for what it makes; none names all. With `is_apart` what
+    it makes is nothing that a library computes: it makes a form of its own.
     """
 
     name: str
@@ -46,6 +47,7 @@ class GraphRewrite:
     conditions: str
     change: Callable[[Graph, Node], Graph | None]
     architectures: tuple[str, ...] = ()
+    is_apart: bool = False
 
     def is_for(self, architecture: str | None) -> bool:
         """Whether it is for devices of that architecture."""

@@ -137,6 +137,7 @@ def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:
         update={
             "name": "nameless",
             "text": ast.unparse(_Renaming(names).visit(ast.parse(call.line.text))),
+            "scores": call.line.scores and call.line.scores.renamed(names),
             "makes": tuple(names[name] for name in call.line.makes),
             "uses": tuple(names[name] for name in call.line.uses),
         }

@@ -42,7 +42,8 @@ class Lowerings:
 
     @cached_property
     def _rewriting(self) -> tuple[Graph, tuple[GraphRewrite, ...]]:
-        return rewritten(self.graph, (*REWRITES, *self.more))
+        more = (one for one in self.more if not one.is_apart)
+        return rewritten(self.graph, (*REWRITES, *more))
 
     @property
     def changed(self) -> Graph:
@@ -53,6 +54,11 @@ class Lowerings:
     def rewrites(self) -> tuple[GraphRewrite, ...]:
         """The rewrites that applied."""
         return self._rewriting[1]
+
+    @cached_property
+    def apart(self) -> tuple[Graph, tuple[GraphRewrite, ...]]:
+        """The graph after rewrites that make what no library computes as well, and those."""
+        return rewritten(self.changed, [one for one in self.more if one.is_apart])
 
     @cached_property
     def plain(self) -> Program:
@@ -69,7 +75,7 @@ class Lowerings:
     @cached_property
     def convolved(self) -> Program | None:
         """Its convolutions as loops, where there are some."""
-        return _with_fewer_calls(self, {_CONVOLUTION}, convolutions=True)
+        return _with_fewercalls_of(self, {_CONVOLUTION}, convolutions=True)
 
     @property
     def moves_less(self) -> bool:
@@ -274,22 +280,23 @@ PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 def _products_program(lowerings: Lowerings) -> Program | None:
     # Attention is made of them.
-    return _with_fewer_calls(lowerings, {*LIBRARY_PRODUCTS, _ATTENTION})
+    return _with_fewercalls_of(lowerings, {*LIBRARY_PRODUCTS, _ATTENTION})
 
 
-def _with_fewer_calls(
+def _with_fewercalls_of(
     lowerings: Lowerings, operators: Collection[str], *, convolutions: bool = False
 ) -> Program | None:
     """Products as loops, where the library is then asked for fewer of these operators."""
-    before = _calls(lowerings.plain, operators)
+    before = calls_of(lowerings.plain, operators)
     if not before:
         return None
     changed, parameters = lowerings.changed, lowerings.parameters
     program = lower(changed, parameters, products=True, convolutions=convolutions)
-    return program if _calls(program, operators) < before else None
+    return program if calls_of(program, operators) < before else None
 
 
-def _calls(program: Program, operators: Collection[str]) -> int:
+def calls_of(program: Program, operators: Collection[str]) -> int:
+    """How many calls of some operators a program leaves to the library."""
     lines = (step for step in program.steps if isinstance(step, PlanLine))
     return sum(line.operator in operators for line in lines)
 

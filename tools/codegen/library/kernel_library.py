@@ -26,7 +26,9 @@ from kernelwright.tools.codegen.ir import (
 from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
+from kernelwright.tools.codegen.ir.scores import ATTENTION
 from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.library.attention_forms import SCORED_KINDS, SCORED_PRODUCTS_FORM
 from kernelwright.tools.codegen.library.forms import (
     CONVOLUTIONS_FORM,
     FOLDED_FORM,
@@ -196,14 +198,14 @@ def repertoire_for(
     writes = emitter or _emitter(hardware)
 
     def is_ours(program: Program) -> bool:
-        if not _keeps_up(program, writes, hardware):
+        if not _keeps_up(program, writes, hardware) or _lacks_kernels(program, writes, hardware):
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    without = () if writes.multiplies else (PRODUCTS_FORM,)
+    without = () if writes.multiplies else (PRODUCTS_FORM, SCORED_PRODUCTS_FORM)
     if not writes.convolves(hardware):
         without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM)
-    kinds = [kind for kind in FORM_KINDS if kind not in without]
+    kinds = [kind for kind in (*FORM_KINDS, *SCORED_KINDS) if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 
     def takes(loop: Loop) -> bool:
@@ -211,6 +213,14 @@ def repertoire_for(
 
     found = forms(task, more, kinds=kinds, is_ours=is_ours, takes=takes)
     return PlaybookRepertoire(found, writes, hardware)
+
+
+def _lacks_kernels(program: Program, emitter: Emitter, hardware: Hardware) -> bool:
+    """Whether something stands in it that no library computes, and no family either."""
+    alone = [
+        n for n in program.nodes if isinstance(n, LibraryCall) and n.line.operator == ATTENTION
+    ]
+    return any(not emitter.strategies(node, hardware) for node in alone)
 
 
 # How far behind the library products of our own may be expected to stay, to be proposed at all.
@@ -362,7 +372,8 @@ class PlaybookRepertoire:
         key = form.name, node.name
         if key not in self._known:
             found = self._emitter.strategies(node, self._hardware)
-            others = (LIBRARY,) if found and isinstance(node, LibraryCall) else ()
+            is_call = isinstance(node, LibraryCall) and node.line.scores is None
+            others = (LIBRARY,) if found and is_call else ()
             self._known[key] = (*found, *others)
         return self._known[key]
 

@@ -46,6 +46,7 @@ from kernelwright.tools.codegen.lower.operators.scans import WIDENED
 from kernelwright.tools.codegen.lower.operators.shapes import SHAPES
 from kernelwright.tools.codegen.lower.operators.sliding import depthwise
 from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS, reads_indices
+from kernelwright.tools.codegen.lower.scored import SCORED
 from kernelwright.tools.types import DType, Graph, Node, Ref, Scalar, TensorSpec
 from kernelwright.tools.types.graph import refs
 
@@ -169,6 +170,8 @@ def _covered(context: Context, node: Node) -> bool:
             WINDOWS[name](context, node, arguments)
         elif name in PRODUCTS:
             PRODUCTS[name](context, node, arguments)
+        elif node.op in SCORED:
+            SCORED[node.op](context, node, arguments)
         elif name in ATTENTION:
             ATTENTION[name](context, node, arguments)
         elif name in POINTWISE:

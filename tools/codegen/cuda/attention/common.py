@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.algebra.attention import WRITTEN_ATTENTION
+from kernelwright.tools.codegen.algebra.scored_attention import SCORED_ATTENTION
 from kernelwright.tools.codegen.cuda.attention.reading import (
     HALVES,
     Attention,
@@ -36,7 +37,7 @@ class AttentionFamily(ABC):
     types: tuple[DType, ...] = HALVES
     kind: str = "of one half type"
     rewrites: tuple[LoopRewrite, ...] = ()
-    graph_rewrites: tuple[GraphRewrite, ...] = (WRITTEN_ATTENTION,)
+    graph_rewrites: tuple[GraphRewrite, ...] = (WRITTEN_ATTENTION, SCORED_ATTENTION)
 
     @abstractmethod
     def fit_on(self, hardware: Hardware, /) -> Fit:
@@ -104,6 +105,8 @@ def _call(case: Case) -> LibraryCall:
 
 
 PANEL = 64
+# Plain operations of a multiprocessor in a cycle.
+LANES = 128
 # Heads whose tiles are taken together: on an H200 one was never behind, and up to 1.5 times as fast
 # as those whose keys and values stay cached.
 HEADS_TOGETHER = (1, 4, 16)

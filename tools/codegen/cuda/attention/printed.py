@@ -12,8 +12,10 @@ from kernelwright.tools.codegen.cuda.attention.reading import (
     Attention,
     Placed,
 )
+from kernelwright.tools.codegen.cuda.attention.scoring import PrintedScores, printed_scores
 from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type, literal
 from kernelwright.tools.codegen.cuda.printing.printing import decoded
+from kernelwright.tools.codegen.ir import Access
 from kernelwright.tools.types import DType
 
 INCLUDE = '#include "kernelwright_mma.cuh"\n'
@@ -86,7 +88,8 @@ class PrintedCall:
 
     `before` multiplies scores before a mask is added to them ("" where nothing does), `after` the
     distance from a row's largest one, to the power of two; places are coordinates along batches.
-    `is_added` says whether there is such a mask.
+    `is_added` says whether there is such a mask. `scores` is a function of scores, and `nothing`
+    what a score is that does not count.
     """
 
     queries: int
@@ -105,11 +108,19 @@ class PrintedCall:
     result: str
     result_offset: str
     result_step: int
+    scores: PrintedScores | None
+    is_softmax: bool
+    nothing: str
 
 
 def read_by(one: Attention) -> list[Placed]:
-    """The tensors that a call reads."""
+    """The tensors that a call reads, those of a score function aside."""
     return [one.query, one.key, one.value, *([one.mask] if one.mask is not None else [])]
+
+
+def _beside(one: Attention) -> tuple[Access, ...]:
+    """What a score function reads."""
+    return one.scores.reads if one.scores is not None else ()
 
 
 def _rows_last(one: Attention) -> bool:
@@ -126,7 +137,7 @@ def _rows_last(one: Attention) -> bool:
 def printed_call(one: Attention) -> PrintedCall:
     """What a skeleton says of a call."""
     is_added = one.mask is not None and one.mask.dtype is not DType.BOOL
-    is_scaled = is_added or one.scale <= 0.0
+    is_scaled = is_added or one.scale <= 0.0 or one.scores is not None
     after = math.log2(math.e) * (1.0 if is_scaled else one.scale)
     heads = one.result.shape[-3] if _rows_last(one) else 1
     offset = f"head * {one.queries * one.value_width}ll"
@@ -150,6 +161,9 @@ def printed_call(one: Attention) -> PrintedCall:
         result=one.result.name,
         result_offset=offset,
         result_step=heads * one.value_width,
+        scores=printed_scores(one.scores, one.dtype) if one.scores is not None else None,
+        is_softmax=one.is_softmax,
+        nothing="kw::least<float>()" if one.is_softmax else "0.0f",
     )
 
 
@@ -264,7 +278,9 @@ def contiguous(one: Attention, prefix: str) -> tuple[dict[str, str], list[str]]:
 
     What a library made may lie in any order.
     """
-    inputs = {place.buffer: f"{prefix}_{place.buffer}" for place in read_by(one)}
+    buffers = [place.buffer for place in read_by(one)]
+    buffers += [access.buffer for access in _beside(one)]
+    inputs = {buffer: f"{prefix}_{buffer}" for buffer in buffers}
     return inputs, [f"{name} = {buffer}.contiguous()" for buffer, name in inputs.items()]
 
 
@@ -273,10 +289,11 @@ def plain_arguments(
 ) -> list[Argument]:
     """Tensors that a kernel reads by address, each once, and the result."""
     found: dict[str, Argument] = {}
-    for place in places:
-        name = f"g_{place.buffer}"
-        declaration = f"const {c_type(place.dtype)}* __restrict__ {name}"
-        found[name] = Argument(name, declaration, inputs[place.buffer])
+    read = [(place.buffer, place.dtype) for place in places]
+    for buffer, dtype in [*read, *((it.buffer, it.dtype) for it in _beside(one))]:
+        name = f"g_{buffer}"
+        declaration = f"const {c_type(dtype)}* __restrict__ {name}"
+        found[name] = Argument(name, declaration, inputs[buffer])
     result = f"g_{one.result.name}"
     declaration = f"{c_type(one.dtype)}* __restrict__ {result}"
     return [*found.values(), Argument(result, declaration, one.result.name)]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernelwright.tools.codegen.ir import Buffer, LibraryCall
+from kernelwright.tools.codegen.ir.scores import ATTENTION, ScoreFunction
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.expressions import Address
 from kernelwright.tools.codegen.lower.nests.views import Atom, View
@@ -52,7 +53,8 @@ class Attention:
     """softmax(scale Q K^T + mask) V for every batch and head.
 
     `axes` are the sizes of batches and heads, the fastest last; tensors step along each of them.
-    `scale` multiplies the products; a boolean mask keeps what is true.
+    `scale` multiplies the products; a boolean mask keeps what is true. Of a call with a score
+    function of its own `scores` says what is made of products, the causal mask aside.
     """
 
     dtype: DType
@@ -68,6 +70,17 @@ class Attention:
     value: Placed
     mask: Placed | None
     result: Buffer
+    scores: ScoreFunction | None = None
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether weights are a softmax of scores; else they are what scores were made."""
+        return self.scores is None or self.scores.is_softmax
+
+    @property
+    def score_operations(self) -> int:
+        """Plain operations of a score before it is weighed, about."""
+        return self.scores.operations if self.scores is not None else 0
 
     @property
     def heads(self) -> int:
@@ -94,7 +107,7 @@ def attention_of(call: LibraryCall) -> Attention:
     Raises:
         NotTakenError: In words, where it stays with the library.
     """
-    if call.line.operator != OPERATOR:
+    if call.line.operator not in (OPERATOR, ATTENTION):
         raise NotTakenError("it is no attention")
     given = _Arguments(call)
     query, key, value = (given.view(name) for name in _NAMES[:3])
@@ -105,9 +118,21 @@ def attention_of(call: LibraryCall) -> Attention:
     if 0 in (*query.shape, *key.shape, *value.shape):
         raise NotTakenError("a tensor is empty")
     _check_widths(query.shape[-1], value.shape[-1])
+    if call.line.operator == ATTENTION:
+        return _scored(call, (query, key, value, None))
     scale = given.number("scale", 1.0 / math.sqrt(query.shape[-1]))
     mask = given.view("attn_mask") if given.has("attn_mask") else None
     return _placed(call, (query, key, value, mask), scale, bool(given.number("is_causal", 0.0)))
+
+
+def _scored(call: LibraryCall, given: Views) -> Attention:
+    """Attention whose scores are changed by a function of the module's own."""
+    scores = call.line.scores
+    if scores is None:
+        raise NotTakenError("what changes its scores is no one loop")
+    past = scores.without_future()
+    made = _placed(call, given, 1.0, is_causal=past is not None)
+    return replace(made, scores=past or scores)
 
 
 def _check_widths(width: int, value_width: int) -> None:

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.algebra.attention import WRITTEN_SINGLE_ATTENTION
+from kernelwright.tools.codegen.algebra.scored_attention import SCORED_SINGLE_ATTENTION
 from kernelwright.tools.codegen.cuda.attention.common import (
     HEADS_TOGETHER,
+    LANES,
     PANEL,
     AttentionFamily,
     panels,
@@ -142,6 +144,7 @@ def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
     products = _PRODUCTS * (results + 16 * -(-one.width // 16)) / (_MULTIPLIED * share)
     weights = _POWER + _AROUND + _ADDED * results / tile.keys
     weights += _MASKED if one.mask is not None else 0.0
+    weights += one.score_operations / LANES
     exposed = _EXPOSED_OF_THREE if tile.rows >= 192 else _EXPOSED
     score = max(products, weights) + exposed * min(products, weights)
     # Of one stage copies are waited for.
@@ -204,6 +207,7 @@ def _emitted(case: Case, one: Attention, prefix: str) -> Emitted:
         tunables=tunables.text(),
         call=printed_call(one),
         scale=literal(one.scale, DType.FLOAT32),
+        slope=literal(one.scores.slope() if one.scores is not None else 1.0, DType.FLOAT32),
         query=packed[0],
         key=packed[1],
         value=packed[2],
@@ -266,7 +270,7 @@ class SplitAttention(AttentionFamily):
     names = (SPLIT_ATTENTION,)
     types = (DType.FLOAT32,)
     kind = "of float32"
-    graph_rewrites = (WRITTEN_SINGLE_ATTENTION,)
+    graph_rewrites = (WRITTEN_SINGLE_ATTENTION, SCORED_SINGLE_ATTENTION)
 
     def fit_on(self, hardware: Hardware, /) -> Fit:
         """Hopper alone."""

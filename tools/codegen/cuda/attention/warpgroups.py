@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.attention.common import (
     HEADS_TOGETHER,
+    LANES,
     PANEL,
     AttentionFamily,
     panels,
@@ -127,6 +128,7 @@ def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
     share = _SHARE * (1.0 if tile.rows > PANEL else _ALONE)
     products, weights = widths / (_MULTIPLIED * share), _POWER + _AROUND
     weights += _MASKED if one.mask is not None else 0.0
+    weights += one.score_operations / LANES
     exposed = _EXPOSED_OF_THREE if tile.rows >= 192 else _EXPOSED
     score = max(products, weights) + exposed * min(products, weights)
     of_step = tile.rows * tile.keys * score + _OF_STEP

@@ -100,7 +100,10 @@ def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
     flops = padded * (panels(one.width) + panels(one.value_width))
     busy = min(1.0, down * one.heads / case.multiprocessors)
     waves = -(-down * one.heads // case.multiprocessors)
-    return flops / (rate * busy) + waves * _BESIDE_US / 2e3
+    # What is done to a score goes beside products of other warps, half of it hidden.
+    changes = steps * tile.rows * tile.keys * one.score_operations / 2
+    changing = changes / (case.hardware.fp32_tflops / 2 * 1e9)
+    return (flops / rate + changing) / busy + waves * _BESIDE_US / 2e3
 
 
 def _ordered(case: Case, one: Attention) -> list[_Tile]:

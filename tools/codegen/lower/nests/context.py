@@ -174,6 +174,7 @@ class Context:
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
     `convolutions` for those; otherwise both stay with the library. `is_tf32` is the graph's.
+    `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
     are reductions, and it makes blocks of their size.
     """
@@ -188,6 +189,7 @@ class Context:
     exact: set[str] = field(default_factory=set)
     fills: dict[str, Expr] = field(default_factory=dict)
     scans: dict[str, Node] = field(default_factory=dict)
+    unmade: set[str] = field(default_factory=set)
     single: frozenset[str] = frozenset()
     channels_last: bool = False
     products: bool = False

@@ -419,6 +419,11 @@ __device__ __forceinline__ float gelu(float x) {
     const float missing = exp2_raw(::fmaf(p, t, -1.0f));
     return x * (x < 0.0f ? missing : 1.0f - missing);
 }
+// tanh, off by at most 2e-7 of one, in two special functions and without a branch: for what is rounded
+// to a half type anyway.
+__device__ __forceinline__ float quick_tanh(float x) {
+    return ::fmaf(-2.0f, reciprocal_raw(1.0f + exp2_raw(2.885390081777927f * x)), 1.0f);
+}
 // Rounding an integer is the identity.
 __device__ __forceinline__ long long floor(long long x) { return x; }
 __device__ __forceinline__ long long ceil(long long x) { return x; }
