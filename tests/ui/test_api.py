@@ -202,6 +202,15 @@ def test_a_result_is_exported_and_a_refused_export_is_a_warning(
     assert warned[0].filename == __file__
 
 
+@pytest.fixture
+def interruptible():
+    """Where tests run in the background, a shell has interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_search_with_the_best_so_far(toy, tmp_path, monkeypatch, recording):
     summary = recording().events("run")[-1].summary
 
@@ -217,6 +226,7 @@ def test_an_interrupt_ends_a_search_with_the_best_so_far(toy, tmp_path, monkeypa
     assert found.stopped_because == "you interrupted it"
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_of_a_check_is_one(toy, tmp_path, monkeypatch):
     ended = []
 
