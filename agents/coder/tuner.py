@@ -6,17 +6,17 @@ no language model or rules. The same measurements lead to the same questions.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf, log
 from typing import Literal, Protocol
 
 import numpy as np
 
 from kernelwright.agents.coder.surrogate import Array, Surrogate
-from kernelwright.agents.shared.facts import agreement
-from kernelwright.tools.candidates import KernelSource
+from kernelwright.agents.shared.facts import agreement, loop_of
+from kernelwright.tools.candidates import KernelSource, Tunable
 from kernelwright.tools.languages import parse_kernel, settings_to_try, with_settings
-from kernelwright.tools.types import Analysis, Candidate, Setting
+from kernelwright.tools.types import Analysis, Candidate, Setting, Symptom
 
 Settings = tuple[Setting, ...]
 # What suggests settings; runs from before the surrogate have Optuna's sampler.
@@ -44,6 +44,7 @@ class Tuning:
         analysis: The critic's word: what it prefers is asked first, what it avoids last.
         seed: Of what is drawn by chance.
         by: What suggests settings.
+        symptoms: What bounds the candidate: settings that counters point to are tried early.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Tuning:
         analysis: Analysis | None = None,
         seed: int = 0,
         by: By = "surrogate",
+        symptoms: Sequence[Symptom] = (),
     ) -> None:
         self._candidate = candidate
         source = parse_kernel(candidate.kernel, candidate.language)
@@ -61,7 +63,8 @@ class Tuning:
         for settings, median_ms in known:
             self.tell(settings, median_ms)
         prefer, avoid = analysis.heeded if analysis is not None else ((), ())
-        self._preferred = _preferred(self._open, prefer)
+        turned = _turned(self._candidate, source, symptoms, self._open)
+        self._preferred = [*turned, *_preferred(self._open, prefer)]
         self._avoided = set(avoid)
 
     @property
@@ -162,6 +165,41 @@ def _suggesting(by: By, source: KernelSource, seed: int) -> Suggests:
     from kernelwright.agents.coder.sampler import Sampler
 
     return Sampler(source, seed)
+
+
+# So many settings are tried because of symptoms, once; the model of times has the rest.
+_TURNED = 3
+
+
+def _turned(
+    candidate: Candidate,
+    source: KernelSource,
+    symptoms: Sequence[Symptom],
+    valid: Collection[Settings],
+) -> list[Settings]:
+    """The candidate's settings with one tunable a step further, as counters point, worth first."""
+    counted = [item for item in symptoms if item.worth is not None]
+    found: dict[Settings, None] = {}
+    for symptom in sorted(counted, key=lambda item: -(item.worth or 0.0)):
+        for turn in symptom.turns:
+            loop = loop_of(symptom.kernel)
+            name, up = turn[:-1], turn.endswith("+")
+            names = {name, f"{loop}_{name}"} if loop else {name}
+            for tunable in (one for one in source.tunables if one.name in names):
+                moved = _a_step(candidate.settings, tunable, up)
+                found |= {moved: None} if moved in valid else {}
+    return list(found)[:_TURNED]
+
+
+def _a_step(settings: Settings, tunable: Tunable, up: bool) -> Settings:
+    """The settings with that tunable's next value; () behind the last one."""
+    values = sorted(tunable.values)
+    now = next((one.value for one in settings if one.name == tunable.name), None)
+    at = values.index(now) + (1 if up else -1) if now in values else -1
+    if not 0 <= at < len(values):
+        return ()
+    changed = Setting(name=tunable.name, value=values[at])
+    return tuple(changed if one.name == tunable.name else one for one in settings)
 
 
 def _preferred(valid: Iterable[Settings], prefer: tuple[str, ...]) -> list[Settings]:

@@ -38,7 +38,8 @@ class PlannerInput(Value):
     the evolving section of a model's prompt, None where none evolves; `moves` says in words which
     moves between behaviours paid; `island` of `islands`, from 1, is the population that this
     round grows and that `parents` come from; `explanation` is what the profiler said of the best
-    in words, `readings` what it read of it; `allow` are precisions below the task's own that the
+    in words, `readings` what it read of it, `loop_ms` what its loops took by a profiler of the
+    device, as `loop=strategy`; `allow` are precisions below the task's own that the
     person admits. Times in milliseconds.
     """
 
@@ -59,6 +60,7 @@ class PlannerInput(Value):
     moves: tuple[str, ...] = ()
     explanation: str = ""
     readings: tuple[Evidence, ...] = ()
+    loop_ms: tuple[tuple[str, float], ...] = ()
     island: int = 1
     islands: int = 1
     allow: tuple[Precision, ...] = ()

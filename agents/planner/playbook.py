@@ -11,7 +11,7 @@ task to fall back on. Times in milliseconds.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import exp, log
 
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
@@ -26,7 +26,7 @@ from kernelwright.agents.shared.candidate_priority import (
     like,
     seen,
 )
-from kernelwright.agents.shared.facts import choices, speaks_of
+from kernelwright.agents.shared.facts import choices, loop_of, speaks_of
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     Option,
@@ -35,12 +35,14 @@ from kernelwright.tools.codegen.library.kernel_library import (
     fastest,
     in_form,
 )
-from kernelwright.tools.types import Idea, LedgerEntry, Value
+from kernelwright.tools.types import Idea, LedgerEntry, Symptom, Value
 
 # How much a role's word moves the order; a factor on expected time, so below 1 is earlier.
 PREFERRED, AVOIDED = 0.8, 1.3
 PINNED, HINTED = 0.3, 0.75
 POINTED_AT = 0.95
+# Of what a symptom is worth by counters, and no more than this share of the time is believed.
+HALF, MOST_WORTH = 0.5, 0.6
 # Ideas of one round should differ: the same behaviour a second time has to be this much better.
 SAME_CELL = 1.25
 
@@ -84,6 +86,9 @@ def weigh(thought: Thought, planner_input: PlannerInput) -> Thought | None:
         if spoken:
             weight *= factor ** len(spoken)
             why.append(f"{words} {', '.join(spoken)}")
+    if (cure := _cured(thought, planner_input)) is not None:
+        weight *= 1.0 - HALF * min(cure.worth or 0.0, MOST_WORTH)
+        why.append(f"counters say that '{cure.name}' costs {cure.worth:.0%} of the time")
     return thought.model_copy(update={"weight": weight, "why": tuple(why)})
 
 
@@ -95,7 +100,26 @@ def _preferences(planner_input: PlannerInput) -> Iterator[tuple[float, tuple[str
         yield PREFERRED**trust, planner_input.analysis.prefer, "the critic prefers"
         yield AVOIDED**trust, planner_input.analysis.avoid, "the critic advises against"
     for symptom in planner_input.symptoms:
-        yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
+        if symptom.worth is None:
+            yield POINTED_AT, symptom.points_to, f"the symptom '{symptom.name}' points to"
+
+
+def _cured(thought: Thought, planner_input: PlannerInput) -> Symptom | None:
+    """Of what counters found in the best candidate, what this idea cures and is worth most.
+
+    Other settings of the same way cure nothing by themselves; the tuner turns those.
+    """
+    if thought.recipe.variant:
+        return None
+    loop, texts = thought.option.loop, thought.option.texts
+    found = [
+        item
+        for item in planner_input.symptoms
+        if item.worth is not None
+        and loop_of(item.kernel) in ("", loop)
+        and any(speaks_of(name, texts) for name in item.points_to)
+    ]
+    return max(found, key=lambda item: item.worth or 0.0, default=None)
 
 
 def diverse(thoughts: list[Thought], wanted: int, found: tuple[Seen, ...]) -> list[Thought]:
@@ -139,9 +163,16 @@ class Forecast:
         ledger: What ideas really did.
         ideas: The ideas themselves; those of a model carry no recipe and teach only through
             the times that the playbook predicted, so they are passed over.
+        loop_ms: What single loops took by a profiler of the device, by `loop=strategy`.
     """
 
-    def __init__(self, ledger: Sequence[LedgerEntry], ideas: Sequence[Idea]) -> None:
+    def __init__(
+        self,
+        ledger: Sequence[LedgerEntry],
+        ideas: Sequence[Idea],
+        loop_ms: Iterable[tuple[str, float]] = (),
+    ) -> None:
+        self._loop_ms = dict(loop_ms)
         self._all: list[float] = []
         self._by_category: dict[str, list[float]] = defaultdict(list)
         self._by_strategy: dict[str, list[float]] = defaultdict(list)
@@ -171,6 +202,13 @@ class Forecast:
         kind = _toward(self._by_category.get(category, []), everybody)
         return exp(_toward(self._by_strategy.get(strategy, []), kind))
 
+    def option_ms(self, option: Option) -> float:
+        """What a loop takes done that way: as its kernels were measured, else as predicted."""
+        name = f"{option.loop}={option.strategy.name}"
+        if name in self._loop_ms:
+            return self._loop_ms[name]
+        return option.predicted_ms * self.factor(option.strategy.category, name)
+
     def observations(self, category: str) -> int:
         """How many measured ideas of a category stand behind its factor."""
         return len(self._by_category.get(category, []))
@@ -198,7 +236,7 @@ class PlaybookPlanner:
 
     async def plan(self, planner_input: PlannerInput) -> Proposal:
         """Untried options first; then combinations and refinements of what was fast."""
-        forecast = Forecast(planner_input.ledger, planner_input.tried)
+        forecast = Forecast(planner_input.ledger, planner_input.tried, planner_input.loop_ms)
         found = _seen(planner_input)
         thoughts = [
             weighed
@@ -302,8 +340,7 @@ class PlaybookPlanner:
 
     def _expected_ms(self, chosen: dict[str, str], forecast: Forecast) -> float:
         return self._repertoire.fixed_ms + sum(
-            option.predicted_ms
-            * forecast.factor(option.strategy.category, f"{option.loop}={option.strategy.name}")
+            forecast.option_ms(option)
             for option in self._repertoire.options()
             if chosen.get(option.loop) == option.strategy.name
         )

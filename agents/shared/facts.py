@@ -86,6 +86,28 @@ def agreement(found: dict[str, str], words: Iterable[str]) -> int:
     return sum(f"{name}={value}" in said for name, value in found.items()) if said else 0
 
 
+_LOOP_OF_KERNEL = re.compile(r"([A-Z]*L\d+)(?:_|$)")
+
+
+def loop_of(kernel: str) -> str:
+    """The loop that a kernel of the playbook's does; "" for another's kernel."""
+    found = _LOOP_OF_KERNEL.match(kernel)
+    return found[1] if found else ""
+
+
+def loop_times(readings: Iterable[Evidence], candidate: Candidate) -> tuple[tuple[str, float], ...]:
+    """What each loop of a candidate took by a profiler of the device, as `loop=strategy`."""
+    found: dict[str, float] = {}
+    ways = choices(candidate)
+    for item in readings:
+        kernel, _, name = item.name.rpartition(".")
+        loop = loop_of(kernel)
+        if name == "time" and item.value is not None and loop in ways:
+            way = f"{loop}={ways[loop]}"
+            found[way] = found.get(way, 0.0) + item.value
+    return tuple(found.items())
+
+
 PERSON = "person"
 
 

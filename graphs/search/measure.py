@@ -321,8 +321,8 @@ def _remember(context: SearchContext) -> None:
 
 def keep_rule(archive: Archive, judge: Executor) -> None:
     """Say whether this run certifies rivals too; those that were recorded before do not."""
-    timing = judge.rules is not None and judge.rules.evidence == "timing"
-    archive.record_term(_TERM, _FIRST if timing else "rivals")
+    brief = judge.rules is not None and judge.rules.is_brief
+    archive.record_term(_TERM, _FIRST if brief else "rivals")
 
 
 def _rivals(context: SearchContext, chosen: Sequence[Standing]) -> int:

@@ -11,6 +11,7 @@ from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.role import RoundView, StepRole
 from kernelwright.agents.shared.candidate_priority import doubted_in
+from kernelwright.agents.shared.facts import loop_times
 from kernelwright.agents.strategist.strategist import current, moves
 from kernelwright.graphs.run_view.events import (
     CandidateWritten,
@@ -21,7 +22,11 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.rounds import wanted_in
-from kernelwright.graphs.search.options.run_terms import is_distinct
+from kernelwright.graphs.search.options.run_terms import (
+    counters_steer,
+    is_distinct,
+    steering_symptoms,
+)
 from kernelwright.graphs.search.options.second_chances import reasons
 from kernelwright.graphs.search.state import SearchState, Update, Work
 from kernelwright.tools.archive import Author, Standing, island
@@ -225,6 +230,7 @@ def _planner_input(state: SearchState, context: SearchContext, round: int) -> Pl
         ledger=archive.ledger(),
         analysis=analyses[-1] if analyses else None,
         symptoms=_symptoms(context, state["best"]),
+        loop_ms=_loop_ms(context, state["best"]),
         explanation=_explanation(context, state["best"]),
         readings=_readings(context, state["best"]),
         steering=context.steering_for(f"planner:{round}"),
@@ -237,8 +243,14 @@ def _planner_input(state: SearchState, context: SearchContext, round: int) -> Pl
 
 
 def _symptoms(context: SearchContext, candidate: str) -> tuple[Symptom, ...]:
-    profiled = context.archive.profile(candidate) if candidate else None
-    return profiled[1] if profiled else ()
+    return steering_symptoms(context.archive, candidate)
+
+
+def _loop_ms(context: SearchContext, candidate: str) -> tuple[tuple[str, float], ...]:
+    """What the best candidate's loops took, where this run lets profilers of a device steer."""
+    if not candidate or not counters_steer(context.archive):
+        return ()
+    return loop_times(_readings(context, candidate), context.archive.candidate(candidate))
 
 
 def _readings(context: SearchContext, candidate: str) -> tuple[Evidence, ...]:

@@ -1,7 +1,8 @@
 """Nodes for a judge that is far away: one trip for a round, one for the certification.
 
 Candidates of the round go out with other settings of theirs and of the best one so far; the
-far host tunes the fastest of them and looks closely at what is promising, by the same rules.
+far host tunes the fastest of them and looks closely at what is promising, by the same rules,
+and asks its profilers about the fastest: counters come home with the times.
 What a compiler refuses is repaired before the trip, as that is seen here; what was wrong on the
 far host is repaired along with the next round's writing, as another trip would be dear.
 """
@@ -32,6 +33,8 @@ Settings = tuple[Setting, ...]
 # most: every one costs seconds of a device that somebody else waits for.
 TUNED = 2
 SETTINGS = 16
+# Of what a trip judged, the fastest are looked at by profilers there, within the profile's seconds.
+PROFILED = 3
 
 
 def round_request(
@@ -62,6 +65,8 @@ def round_request(
         tuned=TUNED,
         finalists=context.profile.finalists,
         to_beat_ms=held.median_ms if held else None,
+        profiled=PROFILED if context.profile.profiling_seconds > 0 else 0,
+        profiling_s=context.profile.profiling_seconds,
     )
 
 

@@ -28,6 +28,7 @@ from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memo
 from kernelwright.graphs.search.options.run_terms import (
     attach,
     choice_of,
+    keep_counters,
     keep_distinct,
     keep_manner,
     keep_start,
@@ -138,6 +139,7 @@ async def start_search(
             keep_tools(archive)
             keep_tuner(archive)
             keep_distinct(archive)
+            keep_counters(archive)
             keep_second_chances(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)

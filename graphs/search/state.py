@@ -12,7 +12,7 @@ from typing import Annotated, NotRequired, TypedDict
 from kernelwright.agents.coder.tuner import Tuning
 from kernelwright.agents.shared.candidate_priority import Prospect, Seen, in_turn, prospect, seen
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.graphs.search.options.run_terms import tuned_by
+from kernelwright.graphs.search.options.run_terms import steering_symptoms, tuned_by
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.candidates import implementation_key
 from kernelwright.tools.types import Candidate, Evaluation, Idea, Verdict
@@ -190,7 +190,8 @@ def tuning_of(context: SearchContext, candidate: Candidate, round: int) -> Tunin
     analyses = context.archive.analyses() if context.steers("contrast") else ()
     analysis = analyses[-1] if analyses else None
     by = tuned_by(context.archive)
-    return Tuning(candidate, known, analysis, seed=context.seed + round, by=by)
+    symptoms = steering_symptoms(context.archive, candidate.id)
+    return Tuning(candidate, known, analysis, context.seed + round, by, symptoms)
 
 
 def _screened(context: SearchContext) -> list[Standing]:

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from kernelwright.tools.evaluate.rules import Depth
-from kernelwright.tools.types import Badge, Phase, Value
+from kernelwright.tools.types import Badge, Evidence, Phase, Value
 from kernelwright.tools.types.measurement import Clock, Comparison, Conditions, Paired
 from kernelwright.tools.types.run import Status, Summary
 
@@ -69,7 +69,8 @@ class Terms(Value):
         target: The kind of device.
         kernelwright: Which version.
         torch: Which version.
-        evidence: How closely finalists were looked at: "full", or "timing" (see docs/suites.md).
+        evidence: How closely finalists were looked at: "full", "timing" or
+            "counters" (see docs/suites.md).
         figures: Of every figure of the judge's rules and the search profile, a hash, so that
             results under others are not taken for these; "" in files from before it was kept.
     """
@@ -131,6 +132,8 @@ class Outcome(Value):
         against: The certified candidate beside each baseline.
         rejected: What was wrong with candidates that were not correct, each kind once.
         kernel_sha256: Of the best candidate's source and plan: which one the figures are of.
+        counted: What profilers of the device measured of it, where that was asked for.
+        bounds: What bounds it by those readings, in words, the most important first.
         run: The run's id, whose archive holds samples, sources and verdicts.
         seconds: From reading the file to the end, compilers included.
         phases: Where they went, as the judge's account says; () for what a task without one takes.
@@ -150,6 +153,8 @@ class Outcome(Value):
     against: tuple[Against, ...] = ()
     rejected: tuple[str, ...] = ()
     kernel_sha256: str = ""
+    counted: tuple[Evidence, ...] = ()
+    bounds: tuple[str, ...] = ()
     run: str = ""
     seconds: float = 0.0
     phases: tuple[Phase, ...] = ()

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kernelwright.agents.profiler.profiler import PlaybookProfiler
 from kernelwright.graphs.search.context import Listener, MakeAgents
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
@@ -31,6 +32,7 @@ from kernelwright.tools.archive import Archive, RunError, Standing, Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.profile import by_importance, measured_evidence
 from kernelwright.tools.types import (
     Baselines,
     EnvironmentLacksError,
@@ -142,7 +144,34 @@ class OneFile:
         )
         if isinstance(summary, Refusal):
             return self._ended("refused", summary.sentence)
-        return self._searched(summary)
+        found = self._searched(summary)
+        return await self._counted(found, summary) if found.terms.evidence == "counters" else found
+
+    async def _counted(self, outcome: Outcome, summary: Summary) -> Outcome:
+        """With the counters of the best candidate, measured now unless the search did."""
+        if summary.best is None or self._task is None:
+            return outcome
+        try:
+            archive = Archive.open(summary.run, self._ground.home)
+        except RunError:
+            return outcome
+        try:
+            candidate = archive.candidate(summary.best.candidate)
+            known = archive.measured(candidate.id)
+            if known is None:
+                known = await self._judge.profile(self._task, candidate)
+                archive.record_measured(known)
+            evaluation = archive.evaluation(candidate.id)
+        finally:
+            archive.close()
+        if evaluation is None:
+            return outcome
+        hardware, counted = await self._judge.hardware(), measured_evidence(known)
+        reading = await PlaybookProfiler().profile(
+            candidate, evaluation, self._task, hardware, measured=counted
+        )
+        bounds = tuple(item.words for item in by_importance(reading.symptoms))
+        return outcome.model_copy(update={"counted": counted, "bounds": bounds})
 
     def _measured(self, found: Baselines | Refusal) -> Outcome:
         if isinstance(found, Refusal):

@@ -15,16 +15,21 @@ import warnings
 from collections.abc import Sequence
 from math import exp, inf, log
 from pathlib import Path
+from typing import Literal
 
 import optuna
 
+from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.coder.sampler import FAILED
+from kernelwright.agents.planner.model import PLANNER
 from kernelwright.agents.role import RoleSetting
-from kernelwright.agents.roles import AgentSet
+from kernelwright.agents.roles import AgentSet, GivenCoder
+from kernelwright.agents.roles.remembered import Memories, RememberingPlanner
 from kernelwright.agents.shared.noise import BAND
 from kernelwright.graphs.search.context import Circumstances, Control, MakeAgents
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.suite.ablation import budget
+from kernelwright.graphs.suite.surface_memory import memories_for
 from kernelwright.profiles.load import Part, SearchProfile, hardware_profile
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for
 from kernelwright.tools.evaluate.executors.surface import SurfaceExecutor
@@ -34,6 +39,9 @@ from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Refusal, Task, TracePolicy, Value
 
 RANDOM, OPTUNA, WHOLE = "random", "optuna", "whole"
+# What can be taken away or added: parts of a search, and a library of other loops' kernels.
+Judged = Part | Literal["memory"]
+MEMORY = "with memory"
 _WITHOUT, _WITH = "without ", "with "
 # A run that nobody will look at need not reach a disk.
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -82,19 +90,20 @@ class Noise:
         return point.model_copy(update=moved)
 
 
-def policies(parts: Sequence[Part], profile: SearchProfile) -> tuple[str, ...]:
+def policies(parts: Sequence[Judged], profile: SearchProfile) -> tuple[str, ...]:
     """What is compared: chance, Optuna alone, the search, and it without each part.
 
-    Parts that rules do not steer by as a rule are added instead of taken away.
+    Parts that rules do not steer by as a rule are added instead of taken away, and so is memory:
+    searches of recordings begin with nothing.
     """
-    idle = {"contrast", "archive"} - {*profile.rules_steer_by}
+    idle = {"contrast", "archive", "memory"} - {*profile.rules_steer_by}
     changed = (f"{_WITH if part in idle else _WITHOUT}{part}" for part in parts)
     return (RANDOM, OPTUNA, WHOLE, *changed)
 
 
 def changed(profile: SearchProfile, policy: str) -> SearchProfile:
     """The profile of a policy that is a search."""
-    if policy.startswith(_WITH):
+    if policy.startswith(_WITH) and policy != MEMORY:
         steering = {"rules_steer_by": (policy.removeprefix(_WITH),)}
         profile = SearchProfile.model_validate(profile.model_dump() | steering)
     without = (policy.removeprefix(_WITHOUT),) if policy.startswith(_WITHOUT) else ()
@@ -102,9 +111,14 @@ def changed(profile: SearchProfile, policy: str) -> SearchProfile:
 
 
 async def follow(
-    surface: Surface, policy: str, profile: SearchProfile, seed: int, evaluations: int
+    surface: Surface,
+    policy: str,
+    profile: SearchProfile,
+    seed: int,
+    evaluations: int,
+    others: Sequence[Surface] = (),
 ) -> Trail:
-    """Let a policy spend so many evaluations on a recorded loop.
+    """Let a policy spend so many evaluations on a recorded loop; `others` may be remembered.
 
     Raises:
         ValueError: When the loop's module cannot be traced any more.
@@ -115,7 +129,8 @@ async def follow(
     elif policy == OPTUNA:
         asked = _by_optuna(surface, seed, evaluations, noise)
     else:
-        asked = await _by_search(surface, changed(profile, policy), seed, evaluations)
+        remembered = others if policy == MEMORY else ()
+        asked = await _by_search(surface, changed(profile, policy), seed, evaluations, remembered)
     return Trail(
         loop=surface.space.name,
         policy=policy,
@@ -174,7 +189,11 @@ def _unlike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 
 async def _by_search(
-    surface: Surface, profile: SearchProfile, seed: int, evaluations: int
+    surface: Surface,
+    profile: SearchProfile,
+    seed: int,
+    evaluations: int,
+    others: Sequence[Surface],
 ) -> Sequence[Point]:
     task, repertoire = _known(surface)
     hardware, control = hardware_profile(surface.space.hardware), Control()
@@ -190,6 +209,7 @@ async def _by_search(
         tempfile.TemporaryDirectory(dir=_IN_MEMORY) as home,
         only_measured(surface.settings_of),
     ):
+        known = memories_for(surface, others, hardware, lambda: repertoire)
         await start_search(
             Path(task.path),
             TracePolicy(),
@@ -199,19 +219,23 @@ async def _by_search(
             home=Path(home),
             control=control,
             executor=judge,
-            make_agents=_agents(repertoire),
+            make_agents=_agents(repertoire, known),
             task=task,
             fresh=True,
         )
     return told[:evaluations]
 
 
-def _agents(repertoire: RecordedRepertoire) -> MakeAgents:
-    """The playbook's agents over a recording's repertoire."""
+def _agents(repertoire: RecordedRepertoire, known: Memories) -> MakeAgents:
+    """The playbook's agents over a recording's repertoire; they begin with what is known."""
 
     def make(around: Circumstances) -> AgentSet:
         setting = RoleSetting(around.task, around.hardware, repertoire, None)
-        return AgentSet({role.name: role.agent(setting, None) for role in around.roles})
+        agents = AgentSet({role.name: role.agent(setting, None) for role in around.roles})
+        if not known.items:
+            return agents
+        begun = agents.replaced(PLANNER, RememberingPlanner(agents.planner, known))
+        return begun.replaced(CODER, GivenCoder(agents.coder, known.candidates))
 
     return make
 

@@ -55,9 +55,11 @@ def fresh_seed(*parts: object) -> int:
 
 
 # What a finalist's record holds beside correctness and the headline: everything; what a suite of
-# many tasks can afford (no compute-sanitizer, no other loads); or what a grid of products can, each
-# beside the vendor's library alone, in the process that screened it, and as a server calls it.
-Depth = Literal["full", "timing", "library"]
+# many tasks can afford (no compute-sanitizer, no other loads), by itself or with the hardware's
+# counters of the best, which cost seconds a task and no verdict depends on; or what a grid of
+# products can, each beside the vendor's library alone, in the process that screened it, and as a
+# server calls it.
+Depth = Literal["full", "timing", "counters", "library"]
 # The vendor's library for products of matrices, asked in other ways than PyTorch asks it.
 LIBRARY = ("cublaslt", "cublaslt-autotuned")
 
@@ -187,6 +189,11 @@ class Rules(Value):
         did; what was asked for in a few seconds is said to be unsettled instead.
         """
         return self.model_copy(update={"settle_max_s": min(self.settle_max_s, seconds / 4)})
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether certifying leaves out what many tasks cannot afford."""
+        return self.evidence in ("timing", "counters")
 
     def has(self, defence: Defence) -> bool:
         """Whether a defence stands."""

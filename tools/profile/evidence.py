@@ -224,12 +224,14 @@ def _telemetry(evaluation: Evaluation) -> tuple[Evidence, ...]:
     readings = []
     for name, value, unit in (
         ("sm_clock", timed.sm_clock_mhz, "MHz"),
+        ("sm_clock_most", timed.sm_clock_most_mhz, "MHz"),
         ("memory_clock", timed.memory_clock_mhz, "MHz"),
         ("power", timed.power_w, "W"),
         ("temperature", timed.temperature_c, "C"),
     ):
         if value is not None:
             readings.append(_measured(name, value, unit, "NVML"))
+    readings += _clocks(_conditions(evaluation))
     others = [
         item.others_share for item in _conditions(evaluation) if item.others_share is not None
     ]
@@ -240,6 +242,22 @@ def _telemetry(evaluation: Evaluation) -> tuple[Evidence, ...]:
         spread = evaluation.screen.spread
         readings.append(_derived("spread", spread, "", "10-90 % band / median of the screening"))
     return tuple(readings)
+
+
+def _clocks(timed: tuple[Conditions, ...]) -> list[Evidence]:
+    """Whether the clock moved between timings, and what held the device back in any of them."""
+    found = []
+    clocks = [item.sm_clock_mhz for item in timed if item.sm_clock_mhz]
+    if len(clocks) > 1:
+        spread = 1.0 - min(clocks) / max(clocks)
+        source = "NVML; least over largest of its timings"
+        found.append(_derived("sm_clock_spread", spread, "", source))
+    reasons = dict.fromkeys(reason for item in timed for reason in item.throttle_reasons)
+    if reasons:
+        share = sum(bool(item.throttle_reasons) for item in timed) / len(timed)
+        source = f"NVML, of its timings: {', '.join(reasons)}"
+        found.append(_measured("throttled", share, "", source))
+    return found
 
 
 def _conditions(evaluation: Evaluation) -> tuple[Conditions, ...]:

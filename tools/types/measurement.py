@@ -35,6 +35,7 @@ class Conditions(Value):
     l2_flushed: bool
     input_sets: int
     sm_clock_mhz: int | None = None
+    sm_clock_most_mhz: int | None = None
     memory_clock_mhz: int | None = None
     temperature_c: int | None = None
     power_w: float | None = None

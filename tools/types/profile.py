@@ -39,13 +39,18 @@ class Evidence(Value):
 class Symptom(Value):
     """A named pattern computed from evidence before any model reads numbers.
 
-    `points_to` holds idea categories that usually help.
+    `points_to` holds idea categories that usually help. `worth` is the share of the call's time
+    that curing it could bring by counters, None where they do not tell; `turns` are tunables to
+    turn up or down for it, as `UNROLL+`, of the loop of `kernel`.
     """
 
     name: str
     words: str
     evidence: tuple[Evidence, ...]
     points_to: tuple[str, ...] = ()
+    kernel: str = ""
+    worth: float | None = None
+    turns: tuple[str, ...] = ()
 
 
 Step = Literal["counters", "times"]

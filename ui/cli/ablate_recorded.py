@@ -17,14 +17,14 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from kernelwright.graphs.suite.surface_figures import BUDGETS, Standing, Worth, standings
-from kernelwright.graphs.suite.surface_search import Trail, endless, follow, policies
-from kernelwright.profiles.load import Part, SearchProfile
+from kernelwright.graphs.suite.surface_search import Judged, Trail, endless, follow, policies
+from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.evaluate.surfaces import Surface, load_surfaces
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import console
 
 # Parts that act where no model thinks.
-PARTS: tuple[Part, ...] = ("ideas", "contrast", "archive", "tuning")
+PARTS: tuple[Judged, ...] = ("ideas", "contrast", "archive", "tuning", "memory")
 
 
 def replay(
@@ -49,7 +49,7 @@ def replay(
     console().print(worth_of(parts))
 
 
-def _parts(without: Sequence[str]) -> tuple[Part, ...]:
+def _parts(without: Sequence[str]) -> tuple[Judged, ...]:
     unknown = [name for name in without if name not in PARTS]
     if unknown:
         raise Complaint(f"there is no part {unknown[0]!r} here; there are {', '.join(PARTS)}")
@@ -102,10 +102,11 @@ def _follow(
 ) -> list[Trail]:
     """Every policy on one loop; in a process of its own."""
     logging.disable(logging.WARNING)
-    surface = next(one for one in load_surfaces(folder) if one.space.name == loop)
+    surfaces = load_surfaces(folder)
+    surface = next(one for one in surfaces if one.space.name == loop)
     evaluations = max(BUDGETS)
     return [
-        asyncio.run(follow(surface, policy, profile, seed, evaluations))
+        asyncio.run(follow(surface, policy, profile, seed, evaluations, surfaces))
         for policy, of in seeds.items()
         for seed in of
     ]

@@ -33,6 +33,8 @@ INTERRUPTED = 130
 # Runs what is left: in this process, by one for each of several GPUs, or on a cluster.
 Work = Callable[[Begun], AsyncIterator[Outcome]]
 _DIGITS = 12
+# Seconds that profilers may take for a file whose counters were asked for.
+COUNTING_S = 40.0
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,8 @@ def _profile(suite: Suite) -> SearchProfile | None:
     found = chosen_profile(suite.search, SearchOptions(seconds=suite.seconds, models=suite.models))
     changes: dict[str, object] = {"seconds_hold": "searching"} if suite.seconds is not None else {}
     changes |= {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
+    counting_s = max(found.profiling_seconds, COUNTING_S)
+    changes |= {"profiling_seconds": counting_s} if suite.evidence == "counters" else {}
     return found.model_copy(update=changes)
 
 
@@ -215,7 +219,7 @@ def _known(suite: Suite, terms: Terms, files: Sequence[Path]) -> tuple[Outcome, 
 
 def _words(terms: Terms) -> str:
     limit = f", {terms.seconds:g} s" if terms.seconds else ""
-    evidence = ", evidence of timing" if terms.evidence == "timing" else ""
+    evidence = f", evidence of {terms.evidence}" if terms.evidence != "full" else ""
     return (
         f"{terms.search or 'baselines only'}{limit}{evidence}, seed {terms.seed}, {terms.target}, "
         f"kernelwright {terms.kernelwright}, torch {terms.torch}, figures "

@@ -3,6 +3,7 @@
 - The person's own kernel.
 - How the critic is asked. Runs from before this was kept were asked after their last round too,
   were shown exemplars by speed alone, without measured readings, and explained noise as well.
+- Whether what profilers of a device measured steers it, by more than a nudge.
 - What suggests settings to its tuner, and whether implementations of an idea have to differ.
 - Where it is evaluated: by which executor, chosen by name, here or elsewhere.
 - What the search decided by the clock or by a person's steering: once, and kept for a replay.
@@ -30,7 +31,8 @@ from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice, Orde
 from kernelwright.tools.evaluate.executors.registry import DEFAULT, EXECUTORS, executor_kind
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import default_language, language_named
-from kernelwright.tools.types import Refusal
+from kernelwright.tools.profile.symptoms import is_later
+from kernelwright.tools.types import Refusal, Symptom
 
 _START_TERM = "start"
 
@@ -116,6 +118,29 @@ def keep_tuner(archive: Archive, by: By = "surrogate") -> None:
 def tuned_by(archive: Archive) -> By:
     """What suggests settings in this run; Optuna's sampler in those from before there was more."""
     return "surrogate" if archive.term(_TUNER_TERM) == "surrogate" else "sampler"
+
+
+_COUNTERS_TERM = "counters"
+
+
+def keep_counters(archive: Archive) -> None:
+    """Let what profilers of the device measured steer a new run."""
+    archive.record_term(_COUNTERS_TERM, "steer")
+
+
+def counters_steer(archive: Archive) -> bool:
+    """Whether they do in this run; before this was kept, a symptom was a nudge of 5 %."""
+    return archive.term(_COUNTERS_TERM) is not None
+
+
+def steering_symptoms(archive: Archive, candidate: str) -> tuple[Symptom, ...]:
+    """What bounds a candidate, as far as it steers this run; () where it was not profiled."""
+    profiled = archive.profile(candidate) if candidate else None
+    found = profiled[1] if profiled else ()
+    if counters_steer(archive):
+        return found
+    plain = {"kernel": "", "worth": None, "turns": ()}
+    return tuple(item.model_copy(update=plain) for item in found if not is_later(item))
 
 
 _DISTINCT_TERM = "distinct"

@@ -14,7 +14,7 @@ from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import BatchRequest
 from kernelwright.tools.evaluate.executors.batch import executor as asking_side
 from kernelwright.tools.evaluate.executors.batch import work as working_side
-from kernelwright.tools.evaluate.executors.batch.bundle import Bundle
+from kernelwright.tools.evaluate.executors.batch.bundle import Bundle, BundleError
 from kernelwright.tools.evaluate.executors.batch.executor import BatchExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import CompileFailure
@@ -214,3 +214,45 @@ async def test_a_far_search_replays(trips: Callable[..., Trips], toy: ModuleType
     again = await replay(away.run, home=away.home, make_agents=lambda around: agents)
     assert again.difference is None
     assert again.same > 10
+
+
+async def test_counters_come_home_with_the_times(trips: Callable[..., Trips]) -> None:
+    away = trips(rounds=2)
+    await away.to_the_end()
+    probe, *rounds, last = away.errands
+    assert (probe.profiled, last.profiled) == (0, 0)
+    assert all(request.profiled for request in rounds)
+    archive = away.archive()
+    try:
+        known = [archive.measured(id) for id in dict.fromkeys(away.far.profiled)]
+    finally:
+        archive.close()
+    read = [profile for profile in known if profile is not None and profile.times]
+    assert read
+    assert read[0].times[0].kernel == "run"
+
+
+async def test_a_far_host_profiles_within_the_seconds_it_was_given(
+    trips: Callable[..., Trips],
+) -> None:
+    away = trips(rounds=1, profiling_seconds=5.0)
+    away.far.profiling_s = 9.0
+    await away.to_the_end()
+    assert len(away.far.profiled) == 1
+    none = trips(rounds=1, profiling_seconds=0.0)
+    none.home = away.home / "other"
+    await none.to_the_end()
+    assert none.far.profiled == []
+
+
+async def test_a_profile_that_was_changed_is_refused(trips: Callable[..., Trips]) -> None:
+    away = trips(rounds=1)
+    await away.to_the_end()
+    bundle = next(item for item in away.bundles() if item.manifest.errand.profiled)
+    done = bundle.done
+    assert done is not None
+    assert {*bundle.profiles(done)} == {*away.far.profiled}
+    (file,) = list((bundle.folder / "results").glob("profile-*.json"))[:1]
+    file.write_text(file.read_text().replace("wall", "cupti"))
+    with pytest.raises(BundleError, match="changed"):
+        bundle.profiles(done)

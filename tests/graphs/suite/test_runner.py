@@ -121,7 +121,7 @@ async def test_baselines_alone_write_no_candidate(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("evidence", "certified"), [("full", 2), ("timing", 1)])
+@pytest.mark.parametrize(("evidence", "certified"), [("full", 2), ("timing", 1), ("counters", 1)])
 async def test_only_full_evidence_certifies_the_first_finalists_rivals(
     files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path,
     evidence: Depth, certified: int,
@@ -139,6 +139,19 @@ async def test_only_full_evidence_certifies_the_first_finalists_rivals(
     (item,) = await outcomes(files[:1], profile, terms, ground(toy, tmp_path, judge))
     assert item.ended == "searched", item.words
     assert sum(effort == "certify" for _, effort in judge.asked) == certified
+
+
+async def test_counters_of_the_best_stand_in_the_line_where_they_were_asked_for(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    judge = toy.ToyExecutor(rules=Rules(evidence="counters"))
+    asked = terms.model_copy(update={"evidence": "counters"})
+    silent = toy.PROFILE.model_copy(update={"profiling_seconds": 0.0})
+    (plain,) = await outcomes(files[:1], silent, terms, ground(toy, tmp_path / "a", judge))
+    (item,) = await outcomes(files[:1], toy.PROFILE, asked, ground(toy, tmp_path / "b", judge))
+    assert plain.counted == ()
+    assert "run.time" in {reading.name for reading in item.counted}
+    assert item.bounds
 
 
 @pytest.mark.parametrize(("ahead", "standing"), [(None, []), (True, [3])])

@@ -9,11 +9,12 @@ from math import inf, prod
 import pytest
 
 from kernelwright.graphs.suite.surface_figures import standings, worth
+from kernelwright.graphs.suite.surface_memory import has_like, memories_for
 from kernelwright.graphs.suite.surface_search import Trail, changed, endless, follow, policies
 from kernelwright.profiles.load import hardware_profile, search_profile
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.library.kernel_library import Pick, fastest, repertoire_for
-from kernelwright.tools.evaluate.surfaces import Point, Space, Surface, Way
+from kernelwright.tools.evaluate.surfaces import Point, RecordedRepertoire, Space, Surface, Way
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Refusal, TracePolicy, Verdict
@@ -97,6 +98,33 @@ def test_a_part_is_worth_what_searches_lose_without_it() -> None:
     assert (found.helped, found.harmed) == (("a",), ())
 
 
+def test_memory_begins_with_the_best_of_other_loops_and_leaves_its_own_out(
+    surface: Surface,
+) -> None:
+    hardware = hardware_profile(surface.space.hardware)
+    repertoire = _recorded(surface)
+    other_space = surface.space.model_copy(
+        update={"name": "longer", "module": MODULE.replace("8192", "16384")}
+    )
+    other = Surface(space=other_space, points=surface.points, eager_ms=1.0)
+    assert has_like(surface, (surface, other))
+    assert not has_like(surface, (surface,))
+    assert memories_for(surface, (surface,), hardware, lambda: repertoire).items == ()
+    (item,) = memories_for(surface, (surface, other), hardware, lambda: repertoire).items
+    point = surface.point_of(item.candidate)
+    assert point is not None
+    assert point.median_ms == surface.best_ms
+    profile = endless(search_profile("quick"))
+    trail = asyncio.run(follow(surface, "with memory", profile, 0, 4, (surface, other)))
+    assert trail.times_ms[0] == surface.best_ms
+
+
+def _recorded(surface: Surface) -> RecordedRepertoire:
+    task = trace(MODULE, "rows.py", TracePolicy(device="cpu"))
+    assert not isinstance(task, Refusal)
+    return RecordedRepertoire(surface.space, repertoire_for(task, hardware_profile("h200")))
+
+
 def test_a_loop_is_solved_within_three_per_cent_and_nothing_found_is_far() -> None:
     trails = [
         Trail(loop="a", policy="whole", seed=0, times_ms=(5.0, 1.02), told_ms=(5.0, 1.0)),
@@ -109,7 +137,9 @@ def test_a_loop_is_solved_within_three_per_cent_and_nothing_found_is_far() -> No
 
 def test_policies_are_named_for_what_they_leave_out_or_add() -> None:
     profile = search_profile("quick")
-    named = policies(("tuning", "contrast"), profile)
-    assert named == ("random", "optuna", "whole", "without tuning", "with contrast")
+    named = policies(("tuning", "contrast", "memory"), profile)
+    assert named[:3] == ("random", "optuna", "whole")
+    assert named[3:] == ("without tuning", "with contrast", "with memory")
+    assert changed(profile, "with memory") == changed(profile, "whole")
     assert changed(profile, "with contrast").rules_steer_by == ("contrast",)
     assert changed(profile, "without tuning").tuning_trials == 0

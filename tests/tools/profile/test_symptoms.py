@@ -3,8 +3,9 @@
 import pytest
 
 from kernelwright.profiles.load import hardware_profile
-from kernelwright.tools.profile import symptoms, tensor_roof
-from kernelwright.tools.types import Evidence, Rank
+from kernelwright.tools.profile import casts_doubt, evidence_for, symptoms, tensor_roof
+from kernelwright.tools.types import Conditions, Evidence, Rank
+from kernelwright.tools.types.measurement import Comparison
 
 SLOW = {"bandwidth_fraction": 0.6, "rate_fraction": 0.01}
 
@@ -144,3 +145,53 @@ def test_troubles_of_a_kernel_that_takes_no_time_are_not_told():
     trouble = {"small__load_bytes_per_sector": 4, "small__time_share": 0.02}
     assert "uncoalesced" not in found(**trouble)
     assert "uncoalesced" in found(**{**trouble, "small__time_share": 0.6})
+
+
+def conditions(**seen):
+    return Conditions(device="GPU", l2_flushed=True, input_sets=1, **seen)
+
+
+def clocked(evaluation, candidate, task, *, most=1980, reasons=(), clocks=(1980,), power_w=500.0):
+    """The symptoms of a candidate whose timings NVML saw at these clocks."""
+    timings = [
+        conditions(
+            sm_clock_mhz=clock, sm_clock_most_mhz=most, throttle_reasons=reasons, power_w=power_w
+        )
+        for clock in clocks
+    ]
+    screen = evaluation(1.0).screen.model_copy(update={"conditions": timings[0]})
+    compared = tuple(
+        Comparison(
+            baseline="eager", candidate_ms=1.0, baseline_ms=2.0, ratio=2.0, ci95_low=1.9,
+            ci95_high=2.1, pairs=9, candidate_samples_ms=(1.0,), baseline_samples_ms=(2.0,),
+            conditions=one,
+        )
+        for one in timings[1:]
+    )  # fmt: skip
+    judged = evaluation(1.0).model_copy(update={"screen": screen, "comparisons": compared})
+    h200 = hardware_profile("h200")
+    return {item.name: item for item in symptoms(evidence_for(judged, candidate, task, h200), h200)}
+
+
+def test_a_power_limit_is_a_bound_and_says_at_which_clock(evaluation, candidate, task):
+    found = clocked(
+        evaluation, candidate, task, reasons=("sw_power_cap",), clocks=(1305,), power_w=699.0
+    )
+    assert "699 W and 1305 MHz" in found["out of power"].words
+    assert "arithmetic" in found["out of power"].points_to
+    assert not casts_doubt(found["out of power"])
+    assert "low clock" not in found
+
+
+def test_heat_and_moving_clocks_cast_doubt_on_times(evaluation, candidate, task):
+    hot = clocked(evaluation, candidate, task, reasons=("sw_thermal_slowdown",))
+    assert casts_doubt(hot["too hot"])
+    moved = clocked(evaluation, candidate, task, clocks=(1980, 1500))
+    assert casts_doubt(moved["clocks moved"])
+    assert "24%" in moved["clocks moved"].words
+
+
+def test_a_low_clock_that_nothing_explains_is_told(evaluation, candidate, task):
+    assert "low clock" in clocked(evaluation, candidate, task, clocks=(345,))
+    steady = clocked(evaluation, candidate, task, clocks=(1980, 1965))
+    assert not {"low clock", "clocks moved", "too hot", "out of power"} & set(steady)

@@ -84,6 +84,7 @@ def _gpu() -> dict[str, object]:
     mask = number(nvml, handle, "nvmlDeviceGetCurrentClocksEventReasons")
     return {
         "sm_clock_mhz": number(nvml, handle, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "sm_clock_most_mhz": number(nvml, handle, "nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
         "memory_clock_mhz": number(nvml, handle, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
         "temperature_c": number(
             nvml, handle, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU

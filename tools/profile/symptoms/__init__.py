@@ -1,9 +1,9 @@
 """Named patterns in the evidence, each with the kinds of ideas that usually help.
 
 Each is a function from readings and hardware to a symptom, or None where it does not show or its
-readings are missing; they stand by what they are about, memory or waiting, and the thresholds in
-`readings`. Worked out before any model reads a number. What needs counters stays silent without
-them.
+readings are missing; they stand by what they are about, memory, waiting or the device's clocks, and
+the thresholds in `readings`. Worked out before any model reads a number. What needs counters stays
+silent without them; what they say that a symptom is worth stands in `counted`.
 
 What casts doubt on the timings themselves comes before what bounds a kernel: where the machine was
 busy, a bound is read off times that say little. The first of that order is the headline.
@@ -12,7 +12,8 @@ busy, a bound is read off times that say little. The first of that order is the 
 from collections.abc import Callable, Iterable
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.profile.symptoms import memory, waiting
+from kernelwright.tools.profile.symptoms import clocks, memory, waiting
+from kernelwright.tools.profile.symptoms.counted import by_rule, weighed
 from kernelwright.tools.profile.symptoms.readings import Readings
 from kernelwright.tools.types import Evidence, Symptom
 
@@ -23,16 +24,29 @@ def symptoms(evidence: tuple[Evidence, ...], hardware: Hardware) -> tuple[Sympto
     """Every pattern that the evidence shows, the most important first."""
     readings = Readings(evidence)
     found = (find(readings, hardware) for find in _TABLE)
-    return tuple(symptom for symptom in found if symptom is not None)
+    named = tuple(weighed(symptom, readings) for symptom in found if symptom is not None)
+    ruled = by_rule(readings, hardware)
+    # A rule that a symptom stands for already is not told twice.
+    if ruled is None or any(item.worth == ruled.worth for item in named):
+        return named
+    return (*named, ruled)
 
 
 # Of the measurement, not of the kernel.
-_DOUBTS = ("busy machine", "preempted", "noisy")
+_DOUBTS = ("busy machine", "preempted", "clocks moved", "too hot", "noisy")
 
 
 def casts_doubt(symptom: Symptom) -> bool:
     """Whether it is about the timings' validity, so that what follows from them is in doubt."""
     return symptom.name in _DOUBTS
+
+
+_LATER = ("clocks moved", "too hot", "out of power", "low clock")
+
+
+def is_later(symptom: Symptom) -> bool:
+    """Whether runs that are not steered by counters did not know it yet."""
+    return symptom.name in _LATER or symptom.name.startswith("rule ")
 
 
 def by_importance(found: Iterable[Symptom]) -> tuple[Symptom, ...]:
@@ -51,9 +65,12 @@ def headline(found: Iterable[Symptom]) -> str:
 _TABLE: tuple[Find, ...] = (
     waiting.busy_machine,
     waiting.preempted,
+    clocks.moved,
+    clocks.too_hot,
     memory.noisy,
     memory.spills,
     memory.at_the_roof,
+    clocks.out_of_power,
     memory.extra_traffic,
     memory.uncoalesced,
     memory.bank_conflicts,
@@ -76,6 +93,7 @@ _TABLE: tuple[Find, ...] = (
     memory.busy_pipe,
     memory.local_arrays,
     memory.narrow,
+    clocks.low_clock,
     memory.far_from_both,
     memory.below_the_roof,
 )

@@ -43,6 +43,8 @@ UNBALANCED = 0.70
 TAIL_LOSS = 0.20
 # Rule of thumb: a third of a warp's time for one reason is that kernel's reason.
 STALL_SHARE = 0.33
+# Rule of thumb: a rule of Nsight Compute that expects less is within what kernels vary by.
+TELLING_RULE = 0.10
 # Rule of thumb: launches that take a quarter of the call could be fewer.
 LAUNCH_SHARE = 0.25
 # A warp has 32 threads; under three quarters of them at work on average is divergence.
@@ -68,6 +70,11 @@ FAULT_SHARE = 0.15
 IDLE_THREADS = 0.60
 # In most calls at least once; a quiet machine does it in one call of many.
 PREEMPTED = 1.0
+
+# A clock that moved by more makes another time; the judge retakes pairs by the same share.
+CLOCK_MOVED = 0.03
+# Rule of thumb: boards under load stay within a fifth of their highest clock.
+LOW_CLOCK = 0.80
 
 # The 10-90 % band as a share of the median; above it differences of a few per cent say nothing.
 NOISY = 0.20
@@ -102,11 +109,11 @@ class Readings:
             for kernel in self.kernels
             if (item := self.named(f"{kernel}.{reading}")) is not None
             and item.value is not None
-            and self._share(kernel) >= TELLING_TIME_SHARE
+            and self.share(kernel) >= TELLING_TIME_SHARE
         ]
-        yield from sorted(found, key=lambda row: -self._share(row[0]))
+        yield from sorted(found, key=lambda row: -self.share(row[0]))
 
-    def _share(self, kernel: str) -> float:
+    def share(self, kernel: str) -> float:
         """Of a call's time; where it was not measured, the kernel may matter."""
         share = self.of(kernel, "time_share")
         return 1.0 if share is None else share

@@ -60,6 +60,9 @@ class BatchRequest(Value):
         certify: Certify these in order until one settles the rest (`finalists.settles`).
         screened_ms: Of each of those, the screened time, where there is one.
         rivals: How many of the first are certified even after one is decided.
+        profiled: Ask the device's profilers about so many of the fastest of all that was judged;
+            their counters come home with the results.
+        profiling_s: The next of them is not begun after so many seconds of that.
     """
 
     probe: bool = False
@@ -72,6 +75,8 @@ class BatchRequest(Value):
     certify: tuple[Candidate, ...] = ()
     screened_ms: tuple[float | None, ...] = ()
     rivals: int = 1
+    profiled: int = 0
+    profiling_s: float = 0.0
 
     @model_validator(mode="after")
     def _names(self) -> "BatchRequest":

@@ -16,10 +16,19 @@ from pydantic import ValidationError
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.base.executor import BatchRequest
-from kernelwright.tools.types import Baselines, Effort, Evaluation, Refusal, Task, Value
+from kernelwright.tools.types import (
+    Baselines,
+    Effort,
+    Evaluation,
+    Profile,
+    Refusal,
+    Task,
+    Value,
+)
 
 FORMAT = 1
 PROBE = "probe"
+_PROFILE = "profile-"
 MANIFEST, DONE, RESULTS = "bundle.json", "done.json", "results"
 
 
@@ -161,7 +170,7 @@ class Bundle:
         """Every evaluation of a finished bundle, by candidate and effort."""
         found: dict[tuple[str, Effort], Evaluation] = {}
         for entry in done.entries:
-            if entry.job == PROBE:
+            if entry.job == PROBE or entry.job.startswith(_PROFILE):
                 continue
             evaluation = self.get(entry.job, Evaluation)
             effort, _, candidate = entry.job.partition("-")
@@ -170,6 +179,20 @@ class Bundle:
             if evaluation.candidate != candidate:
                 raise BundleError(f"{self._place(entry.job)} judges another candidate")
             found[candidate, _effort(effort)] = evaluation
+        return found
+
+    def profiles(self, done: Done) -> dict[str, Profile]:
+        """What profilers of the device measured for a finished bundle, by candidate."""
+        found: dict[str, Profile] = {}
+        for entry in done.entries:
+            if not entry.job.startswith(_PROFILE):
+                continue
+            profile = self.get(entry.job, Profile)
+            if profile is None or self._payload_digest(entry.job) != entry.sha256:
+                raise BundleError(f"{self._place(entry.job)} is not what {DONE} lists")
+            if profile.candidate != entry.job.removeprefix(_PROFILE):
+                raise BundleError(f"{self._place(entry.job)} is about another candidate")
+            found[profile.candidate] = profile
         return found
 
     def _payload_digest(self, job: str) -> str:
@@ -188,6 +211,11 @@ class Bundle:
 def job_name(candidate: str, effort: Effort) -> str:
     """What an evaluation's job is called in a bundle."""
     return f"{effort}-{candidate}"
+
+
+def profile_name(candidate: str) -> str:
+    """What the job of a candidate's profile is called in a bundle."""
+    return f"{_PROFILE}{candidate}"
 
 
 def digest(text: str) -> str:

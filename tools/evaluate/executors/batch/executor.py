@@ -41,6 +41,8 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.value import AwaitingError
 
+_COUNTERS = {"profiled", "profiling_s"}
+
 
 class BatchExecutor(Executor):
     """An executor that writes bundles. Close it with `aclose`.
@@ -62,6 +64,7 @@ class BatchExecutor(Executor):
         self._baselines: dict[str, Baselines] = {}
         self._warnings: dict[str, tuple[str, ...]] = {}
         self._known: dict[tuple[str, Effort], Evaluation] = {}
+        self._profiles: dict[str, Profile] = {}
 
     @property
     def isolation(self) -> Isolation:
@@ -147,6 +150,7 @@ class BatchExecutor(Executor):
         """
         bundle, done = self._trip(task, request)
         self._known |= bundle.evaluations(done)
+        self._profiles |= bundle.profiles(done)
 
     def known(self, candidate: str, effort: Effort) -> Evaluation | None:
         """What trips of the run brought."""
@@ -166,8 +170,10 @@ class BatchExecutor(Executor):
         return self._known[candidate.id, effort]
 
     async def profile(self, task: Task, candidate: Candidate) -> Profile:
-        """No trip asks for that: a request brings times only."""
-        return not_asked(candidate, "the far host was not asked for counters")
+        """What a trip brought along; none is made for that alone."""
+        return self._profiles.get(candidate.id) or not_asked(
+            candidate, "the far host was not asked for counters"
+        )
 
     async def aclose(self) -> None:
         """End the worker that traces."""
@@ -177,6 +183,7 @@ class BatchExecutor(Executor):
         done = bundle.done
         if done is not None and bundle.manifest.run == self._run:
             self._known |= bundle.evaluations(done)
+            self._profiles |= bundle.profiles(done)
 
     def _trip(self, task: Task, request: BatchRequest) -> tuple[Bundle, Done]:
         bundle = self._posted(task, request)
@@ -222,5 +229,7 @@ class BatchExecutor(Executor):
 
 def _request_key(run: str, task: Task, request: BatchRequest) -> str:
     """What tells requests apart."""
-    text = "\0".join((run, task_key(task), request.model_dump_json()))
+    # Requests from before profilers were asked keep their bundles.
+    plain = request.model_dump_json(exclude=None if request.profiled else _COUNTERS)
+    text = "\0".join((run, task_key(task), plain))
     return sha256(text.encode()).hexdigest()

@@ -7,6 +7,7 @@ time and started anew. A job that fails costs that job only.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from math import inf
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.batch.bundle import (
@@ -16,9 +17,11 @@ from kernelwright.tools.evaluate.executors.batch.bundle import (
     Done,
     Probed,
     job_name,
+    profile_name,
 )
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.finalists import fastest, promising, settles
+from kernelwright.tools.evaluate.profiling.local import not_asked
 from kernelwright.tools.languages import compile_candidate
 from kernelwright.tools.types import (
     Baselines,
@@ -26,6 +29,7 @@ from kernelwright.tools.types import (
     Effort,
     EnvironmentLacksError,
     Evaluation,
+    Profile,
     Refusal,
     Task,
     Verdict,
@@ -89,6 +93,7 @@ class _Work:
             await self._judge(evaluation.candidate, "precise")
         for candidate in request.precise:
             await self._judge(candidate.id, "precise")
+        await self._profile_the_fastest()
         decided = False
         screened_ms = request.screened_ms or (None,) * len(request.certify)
         for number, (candidate, ms) in enumerate(zip(request.certify, screened_ms, strict=True)):
@@ -96,6 +101,41 @@ class _Work:
                 break
             certified = await self._judge(candidate.id, "certify")
             decided = decided or settles(certified, ms)
+
+    async def _profile_the_fastest(self) -> None:
+        """Ask the profilers about the fastest that are right, while they have seconds left."""
+        request, spent_s = self._bundle.manifest.errand, 0.0
+        every = ("screen", "precise")
+        known = [
+            self._bundle.get(job_name(id, e), Evaluation) for id in self._candidates for e in every
+        ]
+        ranked: dict[str, None] = {}
+        for evaluation in sorted(filter(None, known), key=lambda item: item.median_ms or inf):
+            if evaluation.verdict is Verdict.CORRECT and evaluation.median_ms is not None:
+                ranked.setdefault(evaluation.candidate)
+        for id in list(ranked)[: request.profiled]:
+            if spent_s >= request.profiling_s:
+                break
+            spent_s += (await self._profile(id)).seconds
+
+    async def _profile(self, id: str) -> Profile:
+        job = profile_name(id)
+        self._jobs.append(job)
+        known = self._bundle.get(job, Profile)
+        if known is not None:
+            return known
+        candidate = self._candidates[id]
+        try:
+            found = await self._executor.profile(self._bundle.manifest.task, candidate)
+        except EnvironmentLacksError:
+            raise
+        except Exception as error:
+            why = f"the profiler itself failed: {type(error).__name__}"
+            found = not_asked(candidate, why)
+        self._bundle.put(job, found)
+        counted = f"{len(found.counters)} counted launches" if found.counters else "no counters"
+        self._say(f"profile {id}: {counted}")
+        return found
 
     async def _judge(self, id: str, effort: Effort) -> Evaluation:
         job, task = job_name(id, effort), self._bundle.manifest.task

@@ -239,7 +239,7 @@ class Certification:
         shop = self._shop
         if found.verdict is not Verdict.CORRECT or not shop.rules.has(Defence.SANITIZER):
             return found
-        if shop.rules.evidence == "timing":
+        if shop.rules.is_brief:
             checked = found.verification
             missing = (*checked.not_verified, "memory errors and races: the sanitizer was left out")
             if others := self._baselines.left_out(request.task):
