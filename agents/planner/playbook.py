@@ -111,13 +111,13 @@ def _cured(thought: Thought, planner_input: PlannerInput) -> Symptom | None:
     """
     if thought.recipe.variant:
         return None
-    loop, texts = thought.option.loop, thought.option.texts
+    loop, category = thought.option.loop, thought.option.strategy.category
     found = [
         item
         for item in planner_input.symptoms
         if item.worth is not None
-        and loop_of(item.kernel) in ("", loop)
-        and any(speaks_of(name, texts) for name in item.points_to)
+        and (not item.kernel or loop_of(item.kernel) == loop)
+        and category in item.points_to
     ]
     return max(found, key=lambda item: item.worth or 0.0, default=None)
 

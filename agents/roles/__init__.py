@@ -164,14 +164,17 @@ class StartingCoder:
         """The person's candidate where it is complete and asked for."""
         if request.idea.origin != PERSON or not self._start.plan:
             return await self._coder.write(request)
-        start = self._start
-        try:
-            candidate = new_candidate(
-                start.language, start.kernel, start.plan, idea=request.idea.id, origin="person"
-            )
-        except ContractError as error:
-            return CoderAnswer(candidates=(), notes=(f"{start.name}: {error}",))
-        return CoderAnswer(candidates=(candidate,))
+        start, made = self._start, list[Candidate]()
+        for plan in (start.plan, *start.others):
+            try:
+                made.append(
+                    new_candidate(
+                        start.language, start.kernel, plan, idea=request.idea.id, origin="person"
+                    )
+                )
+            except ContractError as error:
+                return CoderAnswer(candidates=tuple(made), notes=(f"{start.name}: {error}",))
+        return CoderAnswer(candidates=tuple(made))
 
     async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """The other coder's."""

@@ -112,20 +112,29 @@ PERSON = "person"
 
 
 class Start(Value):
-    """A kernel and its plan; the plan is "" for a bare kernel. `name` is the file's."""
+    """A kernel and its plan; the plan is "" for a bare kernel. `name` is the file's.
+
+    `others` are further plans for the same kernel, where its launch was inferred and could be one
+    or another; the judge finds out.
+    """
 
     language: LanguageName
     kernel: str
     plan: str = ""
     name: str = ""
+    others: tuple[str, ...] = ()
+    inferred: bool = False
 
     @property
     def idea(self) -> Idea:
         """The idea of the first round under which it is judged."""
         words = "as it is" if self.plan else "given a plan that launches it"
+        if self.inferred:
+            lines = (line.strip() for line in self.plan.splitlines() if "launch(" in line)
+            words = f"launched by what its source says: {next(lines, '')}"
         return Idea(
             id="r1i0",
-            title=f"Your own kernel, {words}",
+            title=f"Your own kernel, {words.partition(':')[0]}",
             mechanism=f"the kernel of {self.name or 'the person'}, {words}",
             reason="the person gave it to start from",
             category="given",

@@ -33,6 +33,7 @@ from kernelwright.graphs.search.options.run_terms import (
     keep_manner,
     keep_start,
     keep_tuner,
+    launched,
     opened,
     refusal,
 )
@@ -114,8 +115,12 @@ async def start_search(
         if isinstance(read, Refusal):
             return read
         hardware = await judge.hardware()
-        if unusable := refusal(start, hardware, has_model=bool(models or make_agents)):
+        if unusable := refusal(start, hardware):
             return unusable
+        begun = launched(start, read, has_model=bool(models or make_agents))
+        if isinstance(begun, Refusal):
+            return begun
+        start = begun
         archive = Archive.create(
             home or default_home(),
             read,

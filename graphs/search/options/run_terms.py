@@ -26,18 +26,40 @@ from kernelwright.agents.roles.composed import ComposedPlanner, Compositions
 from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord, Target
+from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.candidates.launches import exported, inferred
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice, Order
 from kernelwright.tools.evaluate.executors.registry import DEFAULT, EXECUTORS, executor_kind
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.languages import default_language, language_named
+from kernelwright.tools.languages import default_language, language_named, parse_kernel
 from kernelwright.tools.profile.symptoms import is_later
-from kernelwright.tools.types import Refusal, Symptom
+from kernelwright.tools.types import Refusal, Symptom, Task
 
 _START_TERM = "start"
 
 
-def refusal(start: Start | None, hardware: Hardware, *, has_model: bool) -> Refusal | None:
+def launched(start: Start | None, task: Task, *, has_model: bool) -> Start | Refusal | None:
+    """The start with plans for a bare kernel, where no model is there to write one.
+
+    What cannot be told of its launch is asked for, by a Refusal.
+    """
+    if start is None or start.plan or has_model:
+        return start
+    kernel = exported(start.kernel)
+    try:
+        source = parse_kernel(kernel, start.language)
+    except ContractError as error:
+        return Refusal(sentence=f"{start.name}: {error}")
+    found = inferred(source, kernel, task)
+    if not found.plans:
+        return Refusal(sentence=f"{start.name} has no plan, and {found.missing}.")
+    first, *others = found.plans
+    told = {"kernel": kernel, "plan": first, "others": tuple(others), "inferred": True}
+    return start.model_copy(update=told)
+
+
+def refusal(start: Start | None, hardware: Hardware) -> Refusal | None:
     """Why a search here cannot begin with that kernel; None when it can."""
     if start is None:
         return None
@@ -45,11 +67,6 @@ def refusal(start: Start | None, hardware: Hardware, *, has_model: bool) -> Refu
         return Refusal(
             sentence=f"{start.name} is {start.language}, but a search on {hardware.name} "
             f"takes {default_language(hardware.kind).spec.name}"
-        )
-    if not start.plan and not has_model:
-        return Refusal(
-            sentence=f"{start.name} has no plan, and without a model nobody can write one: put a "
-            "plan.py beside it, or name a model"
         )
     return None
 

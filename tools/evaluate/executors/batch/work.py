@@ -105,7 +105,7 @@ class _Work:
     async def _profile_the_fastest(self) -> None:
         """Ask the profilers about the fastest that are right, while they have seconds left."""
         request, spent_s = self._bundle.manifest.errand, 0.0
-        every = ("screen", "precise")
+        every: tuple[Effort, ...] = ("screen", "precise")
         known = [
             self._bundle.get(job_name(id, e), Evaluation) for id in self._candidates for e in every
         ]
