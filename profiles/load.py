@@ -171,10 +171,11 @@ class SearchProfile(BaseModel):
     usd: float | None = Field(default=None, gt=0, description="spent on models")
     islands: int = Field(default=1, ge=1, description="populations that seldom mix")
     without: tuple[Part, ...] = Field(default=(), description="parts switched off, for ablations")
-    rules_steer_by: tuple[Literal["contrast", "archive"], ...] = Field(
-        default=("contrast", "archive"),
-        description="parts that have a say in what is tried where no model thinks; the default is "
-        "that of runs from before it was kept",
+    rules_steer_by: tuple[Literal["contrast", "archive", "memory"], ...] = Field(
+        default=("contrast", "archive", "memory"),
+        description="parts that have a say in what is tried where no model thinks, and kernels "
+        "that are carried over from other shapes; the default is that of runs from before it was "
+        "kept",
     )
 
     @model_validator(mode="before")

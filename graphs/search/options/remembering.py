@@ -49,7 +49,8 @@ def keep_memories(archive: Archive, task: Task, hardware: Hardware, profile: Sea
     library, device = KernelLibrary(_home(archive)), device_of(hardware)
     try:
         exactly = library.exactly(key, hardware.kind, device)
-        like = () if exactly else library.like(key, hardware.kind, device)
+        carries = "memory" in profile.rules_steer_by and not exactly
+        like = library.like(key, hardware.kind, device) if carries else ()
         found = remembered(
             [item for item in exactly if _fits(item, hardware)],
             [item for item in like if _fits(item, hardware)],

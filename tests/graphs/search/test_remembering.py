@@ -9,7 +9,7 @@ import pytest
 from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
 from kernelwright.graphs.search.options.remembering import memories_of
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.memory import KernelLibrary, library_path
+from kernelwright.tools.memory import Kept, KernelLibrary, TaskKey, library_path
 from kernelwright.tools.types import Graph, Node, Ref, Task, Verdict
 from kernelwright.tools.types.run import Summary
 
@@ -82,3 +82,18 @@ async def test_one_that_was_allowed_less_is_tried_among_the_others(
     proposed = next(event for event in events if isinstance(event, IdeasProposed))
     assert [idea.origin for idea in proposed.ideas][:2] == ["library", "playbook"]
     assert not memories_of(Archive.open(second.run, tmp_path)).alone
+
+
+@pytest.mark.parametrize(("steering", "asked"), [((), 0), (("memory",), 1)])
+async def test_other_shapes_are_looked_up_only_where_the_profile_says_so(
+    searched: Search, monkeypatch: pytest.MonkeyPatch, steering: tuple[str, ...], asked: int
+) -> None:
+    looked: list[str] = []
+
+    def like(self: KernelLibrary, key: TaskKey, kind: str, device: str) -> tuple[Kept, ...]:
+        looked.append(kind)
+        return ()
+
+    monkeypatch.setattr(KernelLibrary, "like", like)
+    await searched(rounds=1, rules_steer_by=steering, tuning_trials=0)
+    assert len(looked) == asked
