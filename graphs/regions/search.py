@@ -99,7 +99,7 @@ async def search_regions(context: SearchContext) -> None:
     context.compared(measuring_s)
     if found.regions is None or found.outline is None or not found.regions.classes:
         why = found.failure or "nothing stands between operators of the library's"
-        context.emit(Noted(words=f"the model is searched as one: {why}"), key="regions:none")
+        context.emit(Noted(words=f"{_otherwise(context)}: {why}"), key="regions:none")
         keep_composed(context.archive, Compositions())
         return
     context.emit(RegionsFound(regions=_listed(found), seconds=measuring_s), key="regions")
@@ -113,9 +113,14 @@ async def search_regions(context: SearchContext) -> None:
             shown = _shown(item, result, in_use=in_use)
             context.emit(RegionSearched(region=shown), key=f"region:{item.name}:end")
     if not given.items:
-        words = "no region became faster than eager: the model is searched as one"
+        words = f"no region became faster than eager: {_otherwise(context)}"
         context.emit(Noted(words=words), key="regions:none")
     keep_composed(context.archive, given)
+
+
+def _otherwise(context: SearchContext) -> str:
+    """What is done where regions bring nothing; a model in parts is searched in no other way."""
+    return "nothing else is searched" if context.task.parts else "the model is searched as one"
 
 
 async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionResult]:

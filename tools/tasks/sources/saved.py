@@ -24,7 +24,7 @@ from kernelwright.tools.tasks.sources.carried import (
     file_as_it_is,
 )
 from kernelwright.tools.tasks.sources.find import is_saved
-from kernelwright.tools.types import ProjectFile, refuse
+from kernelwright.tools.types import ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.packing import CallPacking
 
 LARGEST_BATCH_BYTES = 1 << 30
@@ -112,6 +112,8 @@ def _loaded(batch: ProjectFile) -> object:
             warnings.simplefilter("ignore")
             content = io.BytesIO(content_of(batch))
             return torch.load(content, weights_only=True, map_location="cpu")
+    except RefusedError:
+        raise  # it is gone, or another by now
     except Exception as error:  # a broken file raises nearly every class there is
         kind = type(error).__name__
         raise refuse(

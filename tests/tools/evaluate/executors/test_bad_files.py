@@ -256,3 +256,8 @@ async def test_large_weights_and_saved_inputs_go_through_the_wall(
     assert set(torch.load(kept, weights_only=True)) == {"weight", "bias"}
     baselines = await reader.baselines(task, eager_only=True)
     assert not isinstance(baselines, Refusal), baselines
+    # So do those who look at the reference in a worker of their own.
+    seen = await reader.outline(task)
+    assert seen.outline is not None, seen.failure
+    known = await reader.backward(task)
+    assert known.backward is not None, known.failure

@@ -10,7 +10,8 @@ from kernelwright.tools.tasks import trace
 from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import Found, find
-from kernelwright.tools.types import Refusal, Task, TracePolicy
+from kernelwright.tools.tasks.sources.saved import load_state
+from kernelwright.tools.types import ProjectFile, Refusal, RefusedError, Task, TracePolicy
 
 FILE = """
 import time
@@ -98,6 +99,12 @@ def test_the_weights_of_a_built_model_are_those_it_had_when_it_was_read(write):
     first, second = (Reference.build(task, "cpu", seed=seed) for seed in (1, 2))
     for name, value in first.weights().items():
         assert torch.equal(value, second.weights()[name])
+
+
+def test_weights_that_are_gone_are_not_called_broken():
+    gone = ProjectFile(path="weights.pt", sha256="0" * 64, size_bytes=1, origin="/gone/weights.pt")
+    with pytest.raises(RefusedError, match=r"needs weights\.pt, which is not on this machine"):
+        load_state(torch.nn.Linear(2, 2), gone)
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ class Reading:
         shop = self._shop
         seed, hardware = shop.fresh_seed(task, what), await shop.hardware()
         request = kind(task=task, hardware=hardware, rules=shop.rules, seed=seed)
-        async with shop.lease, shop.keeper.short_lived(what) as worker:
+        async with shop.lease, shop.keeper.short_lived(what, readable(task)) as worker:
             return await worker.ask(request, shop.rules.reference_s)
 
     async def _read(self, file: Found) -> Task | Refusal:
