@@ -155,6 +155,7 @@ def forward(x0, x1, x2):
 """
 
 
+@pytest.mark.exhaustive
 def test_several_results_have_kernels_for_all_their_gradients(
     material, softmax, outside, tmp_path_factory, tmp_path
 ):
