@@ -108,17 +108,52 @@ class ScoreFunction(Value):
             found if any(s.access and s.access.buffer == self.product for s in loop.body) else None
         )
 
+    def counted_where(self) -> tuple[Bound, ...]:
+        """Bounds that hold wherever a score counts; there may be other conditions."""
+        known = {stmt.name: stmt for stmt in self.loop.body}
+        found: list[Bound] = []
+        last = known[self.value]
+        while last.op == "where":
+            condition, *values = last.args
+            empty = [self._is_nothing(name) for name in values]
+            if empty.count(True) != 1:
+                break
+            found += _bounds(condition, known, self.loop.body, holds=empty[1])
+            last = known[values[empty.index(False)]]
+        return tuple(found)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether keys behind their query never count."""
+        return any(self._is_past(bound) for bound in self.counted_where())
+
+    @property
+    def window(self) -> int | None:
+        """How far before its query a key counts, at most; None where there is no end."""
+        _, rows, columns = self.axes()
+        ahead = Bound(offset=0, steps=()).plus(self._past(), -1)
+        ends = [
+            bound.offset
+            for bound in self.counted_where()
+            if _ordered(bound.steps) == _ordered(ahead.steps) and bound.offset >= 0
+        ]
+        return min(ends, default=None) if rows and columns else None
+
     def _is_nothing(self, name: str) -> bool:
         stmt = next(one for one in self.loop.body if one.name == name)
         return stmt.op == "const" and stmt.value == self.nothing
 
     def _is_past(self, bound: Bound) -> bool:
         """Whether it says that the key is not behind the query."""
+        return bound.offset == 0 and _ordered(bound.steps) == _ordered(self._past().steps)
+
+    def _past(self) -> Bound:
+        """How far a key is before its query."""
         _, rows, columns = self.axes()
         store = self.loop.stores[0].access
-        wanted = [Stride(by=a.name, step=store.step(a.name) // self.sides[1]) for a in rows]
-        wanted += [Stride(by=axis.name, step=-store.step(axis.name)) for axis in columns]
-        return bound.offset == 0 and _ordered(bound.steps) == _ordered(wanted)
+        steps = [Stride(by=a.name, step=store.step(a.name) // self.sides[1]) for a in rows]
+        steps += [Stride(by=axis.name, step=-store.step(axis.name)) for axis in columns]
+        return Bound(offset=0, steps=tuple(steps))
 
     def slope(self) -> float:
         """The most that a value changes by when its score does, times that; inf if not known."""
@@ -132,6 +167,21 @@ class ScoreFunction(Value):
             if stmt.name not in known and stmt.access is None:
                 known[stmt.name] = _slope(stmt, known, constants)
         return known[self.value]
+
+
+def _bounds(
+    condition: str, known: Mapping[str, Stmt], body: Sequence[Stmt], *, holds: bool
+) -> list[Bound]:
+    """Bounds of positions that follow from a condition, or from its opposite."""
+    stmt = known[condition]
+    if stmt.op == ("logical_and" if holds else "logical_or"):
+        return [one for name in stmt.args for one in _bounds(name, known, body, holds=holds)]
+    if stmt.op == "logical_not":
+        return _bounds(stmt.args[0], known, body, holds=not holds)
+    found = bounds_of(condition, body) or ()
+    if len(found) != 1:
+        return []
+    return [found[0] if holds else found[0].elsewhere]
 
 
 def _ordered(strides: Sequence[Stride]) -> list[tuple[str, int]]:

@@ -35,10 +35,17 @@ FOUND: dict[str, tuple[Function, int, bool]] = {
         0,
         True,
     ),
+    "window": (
+        lambda q, k, v, m: (
+            softmax((q @ k.mT).masked_fill((far(m) > 0) | (far(m) < -5), -torch.inf)) @ v
+        ),
+        0,
+        True,
+    ),
     "past_or_given": (
         lambda q, k, v, m: softmax((q @ k.mT).masked_fill((far(m) > 0) | (m > 2), -torch.inf)) @ v,
         1,
-        False,
+        True,
     ),
     "computed_mask": (
         lambda q, k, v, m: torch.nn.functional.scaled_dot_product_attention(q, k, v, m * far(m)),
@@ -80,7 +87,8 @@ def test_a_score_function_is_one_loop(name: str) -> None:
     function, reads, is_causal = FOUND[name]
     (scores,) = _scores(function)
     assert len(scores.reads) == reads
-    assert (scores.without_future() is not None) is is_causal
+    assert scores.is_causal is is_causal
+    assert scores.window == (5 if name == "window" else None)
     assert scores.is_softmax is (name != "relu")
 
 

@@ -130,4 +130,5 @@ def stages_beside(one: Attention, rows: int, keys: int, room_bytes: int) -> int:
 def steps_of(one: Attention, rows: int, keys: int, number: int) -> int:
     """Steps of the tile of queries of that number."""
     last = min(one.keys, (number + 1) * rows) if one.is_causal else one.keys
-    return -(-last // keys)
+    first = 0 if one.window is None else min(max(0, number * rows - one.window), last - 1)
+    return -(-last // keys) - first // keys

@@ -89,7 +89,7 @@ class PrintedCall:
     `before` multiplies scores before a mask is added to them ("" where nothing does), `after` the
     distance from a row's largest one, to the power of two; places are coordinates along batches.
     `is_added` says whether there is such a mask. `scores` is a function of scores, and `nothing`
-    what a score is that does not count.
+    what a score is that does not count; keys further than `window` before a query do not.
     """
 
     queries: int
@@ -109,6 +109,7 @@ class PrintedCall:
     result_offset: str
     result_step: int
     scores: PrintedScores | None
+    window: int | None
     is_softmax: bool
     nothing: str
 
@@ -162,6 +163,7 @@ def printed_call(one: Attention) -> PrintedCall:
         result_offset=offset,
         result_step=heads * one.value_width,
         scores=printed_scores(one.scores, one.dtype) if one.scores is not None else None,
+        window=one.window,
         is_softmax=one.is_softmax,
         nothing="kw::least<float>()" if one.is_softmax else "0.0f",
     )

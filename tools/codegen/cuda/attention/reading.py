@@ -54,7 +54,8 @@ class Attention:
 
     `axes` are the sizes of batches and heads, the fastest last; tensors step along each of them.
     `scale` multiplies the products; a boolean mask keeps what is true. Of a call with a score
-    function of its own `scores` says what is made of products, the causal mask aside.
+    function of its own `scores` says what is made of products, the causal mask aside; keys further
+    than `window` before their query do not count.
     """
 
     dtype: DType
@@ -71,6 +72,7 @@ class Attention:
     mask: Placed | None
     result: Buffer
     scores: ScoreFunction | None = None
+    window: int | None = None
 
     @property
     def is_softmax(self) -> bool:
@@ -90,6 +92,9 @@ class Attention:
     @property
     def pairs(self) -> int:
         """Pairs of a query and a key that count, masks given as tensors aside."""
+        if self.window is not None:
+            near = self.window + 1 + (0 if self.is_causal else self.keys)
+            return self.heads * self.queries * min(self.keys, near)
         if not self.is_causal:
             return self.heads * self.queries * self.keys
         short = min(self.queries, self.keys)
@@ -130,9 +135,8 @@ def _scored(call: LibraryCall, given: Views) -> Attention:
     scores = call.line.scores
     if scores is None:
         raise NotTakenError("what changes its scores is no one loop")
-    past = scores.without_future()
-    made = _placed(call, given, 1.0, is_causal=past is not None)
-    return replace(made, scores=past or scores)
+    made = _placed(call, given, 1.0, scores.is_causal)
+    return replace(made, scores=scores.without_future() or scores, window=scores.window)
 
 
 def _check_widths(width: int, value_width: int) -> None:

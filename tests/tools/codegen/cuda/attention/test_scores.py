@@ -106,7 +106,14 @@ FIRST = {
     "alibi": Module(f"s = s + {LINEAR}\n{CAUSAL}\n{SOFTMAX}", WARPS),
 }
 EVERY = FIRST | {
-    "plain_window": Module(f"{CAUSAL}\ns = s.masked_fill(i - j > 40, float('-inf'))\n{SOFTMAX}"),
+    "window": Module(
+        f"s = s.masked_fill((j > i) | (i - j > 40), float('-inf'))\n{SOFTMAX}",
+        keys=300, queries=300,
+    ),
+    "window_of_both_sides": Module(
+        f"{SOFTCAP}\ns = torch.where((i - j).abs() <= 70, s, -torch.inf)\n{SOFTMAX}",
+        keys=260, queries=300,
+    ),
     "masked_softcap": Module(f"{SOFTCAP}\n{MASKED}\n{SOFTMAX}", keys=99),
     "sigmoid": Module("return torch.sigmoid(s - math.log(70)) @ v", keys=130),
     "squared_relu": Module("return (torch.relu(s).square() * (j <= i) / 70) @ v"),
@@ -131,7 +138,7 @@ EVERY = FIRST | {
 EVERY |= {f"single_{name}": one.by(SINGLE, kind="float32") for name, one in EVERY.items()}
 EVERY |= {
     f"warps_{name}": EVERY[name].by(WARPS)
-    for name in ("masked_softcap", "causal_relu", "computed_truth", "rows_and_heads")
+    for name in ("window", "masked_softcap", "causal_relu", "computed_truth", "rows_and_heads")
 }
 EVERY |= {
     "one_group": replace(FIRST["softcap"], settings={"ROWS": 64, "KEYS": 64}, library=[]),
