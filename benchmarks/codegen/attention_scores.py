@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -127,6 +128,11 @@ def flex(words: str, slopes: torch.Tensor, length: int) -> Callable[[Data], torc
     return lambda data: compiled(*data, score_mod=changed, block_mask=mask)
 
 
+def shown(tunable: str) -> str:
+    """A tunable's name without that of its kernel."""
+    return re.sub(r"^.*_BY_ALGEBRA_\d+_", "", tunable)
+
+
 def candidates(task: Task, hardware: Hardware) -> list[tuple[str, Candidate]]:
     """The first candidate of every form, and ours under changes of its first settings."""
     playbook = repertoire_for(task, hardware)
@@ -136,7 +142,7 @@ def candidates(task: Task, hardware: Hardware) -> list[tuple[str, Candidate]]:
         draft = playbook.draft({FORM: form})
         plain = new_candidate("cuda", draft.kernel, draft.plan)
         parsed = parse_kernel(draft.kernel, "cuda")
-        names = {one.name.rpartition("_")[2]: one.name for one in parsed.tunables}
+        names = {shown(one.name): one.name for one in parsed.tunables}
         for change in CHANGES if form == "scored_attention" else ({},):
             wanted = [Setting(name=names.get(k, k), value=v) for k, v in change.items()]
             try:
@@ -194,7 +200,7 @@ async def measured(bench: Bench, case: Scored, kind: str, end: float) -> None:
                 bench.write(problem=case.name, type=kind, kind=way, failure=built.message[:300])
                 continue
             runner = load_candidate(one, built, "cuda:0")
-            words = " ".join(f"{s.name.rpartition('_')[2]}={s.value}" for s in one.settings)
+            words = " ".join(f"{shown(s.name)}={s.value}" for s in one.settings)
             _timed(bench, case, kind, way, words, lambda r=runner: r(data, weights)[0], truth, own)
 
 
