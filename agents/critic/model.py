@@ -8,8 +8,9 @@ as a role of the search is declared here too. Not here: what of the model's answ
 
 from pathlib import Path
 
-from kernelwright.agents.critic.claim_check import STEPS, Contrast, CriticAnswer, contrast, merged
+from kernelwright.agents.critic.claim_check import CriticAnswer, merged
 from kernelwright.agents.critic.critic import Critic, CriticInput, PlaybookCritic, silenced
+from kernelwright.agents.critic.exhibits import STEPS, Contrast, contrast
 from kernelwright.agents.llm.answers import answer
 from kernelwright.agents.llm.client import LLMClient, LLMError
 from kernelwright.agents.prompting.cards import (

@@ -4,13 +4,9 @@ Control is how somebody outside reaches into a running search: stop, pause, stee
 spend. All of it may
 be called from any code on the search's event loop. A stop ends the step that is running and loses
 nothing, as every step can be repeated from the archive; a pause waits for the end of the step.
-
-Which roles a run has is kept with its terms, so that a resume and a replay have the same. A run
-without that term has the search's own roles only: it was begun before there were others.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -39,11 +35,12 @@ from kernelwright.graphs.search.options.run_terms import (
     COMPOSED_TERM,
     Decisions,
     KeptDecisions,
+    roles_of,
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
 from kernelwright.graphs.search.pace import Pace, pace_of
 from kernelwright.profiles.load import Hardware, SearchProfile
-from kernelwright.tools.archive import Archive, RunError
+from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import Baselines, Candidate, Task
 
@@ -109,28 +106,6 @@ class Spent:
     searched_s: float = 0.0
     whole_s: float = 0.0
     over: bool = False
-
-
-_TERM = "roles"
-
-
-def keep_roles(archive: Archive) -> None:
-    """Let the roles that have a step of their own now be those of a new run."""
-    if names := [role.name for role in ROLES.steps]:
-        archive.record_term(_TERM, json.dumps(names))
-
-
-def roles_of(archive: Archive) -> tuple[Role[object], ...]:
-    """The roles of this run.
-
-    Raises:
-        RunError: When the run has a role that is not known here.
-    """
-    kept = archive.term(_TERM)
-    named: list[str] = json.loads(kept) if kept else []
-    if unknown := [name for name in named if name not in ROLES.names]:
-        raise RunError(f"run {archive.id} has a role {unknown[0]!r}, which is not known here")
-    return tuple(role for role in ROLES if not isinstance(role, StepRole) or role.name in named)
 
 
 Listener = Callable[[Event], None]

@@ -21,7 +21,6 @@ from kernelwright.graphs.search.context import (
     MakeAgents,
     Prepare,
     SearchContext,
-    keep_roles,
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
 from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
@@ -31,6 +30,7 @@ from kernelwright.graphs.search.options.run_terms import (
     keep_counters,
     keep_distinct,
     keep_manner,
+    keep_roles,
     keep_start,
     keep_tuner,
     launched,

@@ -9,8 +9,12 @@
 - What the search decided by the clock or by a person's steering: once, and kept for a replay.
   Everything else follows from what the archive holds. A step that is taken again after a crash
   finds what it had decided, so a resumed run asks the same questions in the same words.
+
+Which roles a run has is kept with its terms, so that a resume and a replay have the same. A run
+without that term has the search's own roles only: it was begun before there were others.
 """
 
+import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +25,8 @@ from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.coder.tuner import By
 from kernelwright.agents.critic.critic import Manner
 from kernelwright.agents.planner.model import PLANNER
-from kernelwright.agents.roles import AgentSet, GivenCoder, StartingCoder, StartingPlanner
+from kernelwright.agents.role import Role, StepRole
+from kernelwright.agents.roles import ROLES, AgentSet, GivenCoder, StartingCoder, StartingPlanner
 from kernelwright.agents.roles.composed import ComposedPlanner, Compositions
 from kernelwright.agents.shared.facts import Start
 from kernelwright.profiles.load import Hardware
@@ -292,3 +297,25 @@ class PastDecisions:
         if key not in self._past:
             raise NotRecordedError(f"the decision {key!r}")
         return self._past[key]
+
+
+ROLES_TERM = "roles"
+
+
+def keep_roles(archive: Archive) -> None:
+    """Let the roles that have a step of their own now be those of a new run."""
+    if names := [role.name for role in ROLES.steps]:
+        archive.record_term(ROLES_TERM, json.dumps(names))
+
+
+def roles_of(archive: Archive) -> tuple[Role[object], ...]:
+    """The roles of this run.
+
+    Raises:
+        RunError: When the run has a role that is not known here.
+    """
+    kept = archive.term(ROLES_TERM)
+    named: list[str] = json.loads(kept) if kept else []
+    if unknown := [name for name in named if name not in ROLES.names]:
+        raise RunError(f"run {archive.id} has a role {unknown[0]!r}, which is not known here")
+    return tuple(role for role in ROLES if not isinstance(role, StepRole) or role.name in named)

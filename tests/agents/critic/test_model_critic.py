@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelwright.agents.critic.claim_check import contrast
 from kernelwright.agents.critic.critic import CriticInput, Manner, PlaybookCritic
+from kernelwright.agents.critic.exhibits import contrast
 from kernelwright.agents.critic.model import ModelCritic
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.tools.archive import Standing

@@ -8,8 +8,8 @@ from statistics import median, quantiles
 
 import pytest
 
-from kernelwright.agents.critic.claim_check import contrast
 from kernelwright.agents.critic.critic import CriticInput, Manner, PlaybookCritic
+from kernelwright.agents.critic.exhibits import contrast
 from kernelwright.agents.critic.model import ModelCritic
 from kernelwright.agents.critic.scoring import score
 from kernelwright.agents.shared.noise import BAND, Noise, Timing, noise_among, timing_of

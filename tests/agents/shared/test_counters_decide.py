@@ -7,7 +7,8 @@ import pytest
 
 from kernelwright.agents.coder.tuner import Tuning
 from kernelwright.agents.planner.planner import PlannerInput
-from kernelwright.agents.planner.playbook import HALF, Forecast, Thought, weigh
+from kernelwright.agents.planner.playbook import Forecast
+from kernelwright.agents.planner.thoughts import HALF, Thought, weigh
 from kernelwright.agents.shared.facts import loop_of, loop_times
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.archive import Standing

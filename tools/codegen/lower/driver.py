@@ -38,8 +38,9 @@ from kernelwright.tools.codegen.lower.operators.library import (
     users_of,
     without_bias,
 )
-from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, TO_FLOAT, PointwiseCall
+from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, PointwiseCall
 from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
+from kernelwright.tools.codegen.lower.operators.promotion import work_type
 from kernelwright.tools.codegen.lower.operators.reductions import PRODUCTS, REDUCTIONS
 from kernelwright.tools.codegen.lower.operators.resampling import RESAMPLING
 from kernelwright.tools.codegen.lower.operators.scans import WIDENED
@@ -47,7 +48,7 @@ from kernelwright.tools.codegen.lower.operators.shapes import SHAPES
 from kernelwright.tools.codegen.lower.operators.sliding import depthwise
 from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS, reads_indices
 from kernelwright.tools.codegen.lower.scored import SCORED
-from kernelwright.tools.types import DType, Graph, Node, Ref, Scalar, TensorSpec
+from kernelwright.tools.types import Graph, Node, Ref, TensorSpec
 from kernelwright.tools.types.graph import refs
 
 
@@ -193,7 +194,7 @@ def _pointwise(context: Context, node: Node, arguments: Arguments) -> None:
     space = context.space(views, shape)
     loaded = {name: context.read(where) for name, where in zip(refs, space.addresses, strict=True)}
     out = computed(node.out[0].dtype)
-    work = _work(context, node, out)
+    work = work_type(context, node, out)
     value = POINTWISE[base(node.op)](PointwiseCall(context.ops, arguments, loaded, work, out))
     store(context, node, space, value)
     if node.out[0].dtype in NARROW:
@@ -215,43 +216,6 @@ def name_draws(node: Node) -> bool:
 def _refs(node: Node) -> list[Ref]:
     given = [*node.args, *(arg for _, arg in node.kwargs)]
     return [arg for arg in given if isinstance(arg, Ref)]
-
-
-def _work(context: Context, node: Node, out: DType) -> DType:
-    """The type that operands are brought to: PyTorch's promotion, in the types computed in."""
-    if base(node.op) in TO_FLOAT or (out is not DType.BOOL and out.is_floating):
-        return out if out is not DType.BOOL else DType.FLOAT32
-    if out is DType.INT64:
-        return out
-    views = [context.value(ref) for ref in _refs(node)]
-    sized = [computed(view.dtype) for view in views if view.dims]
-    single = [computed(view.dtype) for view in views if not view.dims]
-    plain = [_kind(arg.value) for arg in node.args[:2] if isinstance(arg, Scalar)]
-    best = DType.BOOL
-    for group in (sized, single, [kind for kind in plain if kind is not None]):
-        high = max(group, key=_rank, default=DType.BOOL)
-        if _category(high) > _category(best):
-            best = high
-    return best
-
-
-_RANKS = (DType.BOOL, DType.INT64, DType.FLOAT32, DType.FLOAT64)
-
-
-def _rank(dtype: DType) -> int:
-    return _RANKS.index(dtype)
-
-
-def _category(dtype: DType) -> int:
-    return min(_rank(dtype), 2)
-
-
-def _kind(value: object) -> DType | None:
-    if isinstance(value, bool):
-        return DType.BOOL
-    if isinstance(value, int):
-        return DType.INT64
-    return DType.FLOAT32 if isinstance(value, float) else None
 
 
 # Each trial is a whole schedule, so there are few, and none where a graph is long.
