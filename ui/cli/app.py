@@ -1,6 +1,6 @@
 """The command line: what can be asked, and how. What is done about it stands beside.
 
-Here are the commands that search, judge and serve, and those about people.
+Here are the commands that search, judge and serve.
 Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
 Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
 3 the machine lacks something.
@@ -14,7 +14,8 @@ import typer
 
 from kernelwright.tools.evaluate.executors.registry import DEFAULT
 from kernelwright.ui.cli.data.commands import app as data_app
-from kernelwright.ui.cli.gemm import app as gemm_app
+from kernelwright.ui.cli.gemm.commands import app as gemm_app
+from kernelwright.ui.cli.groups import clusters, people
 from kernelwright.ui.cli.learn.commands import app as learn_app
 from kernelwright.ui.cli.options import (
     Allow,
@@ -40,7 +41,6 @@ from kernelwright.ui.cli.options import (
     MaxUsd,
     Model,
     ModelFor,
-    Person,
     Rounds,
     Run,
     RunDir,
@@ -328,8 +328,8 @@ def ablate(
     max_usd: Annotated[float | None, typer.Option(min=0.001, help="Of models, a search.")] = None,
 ) -> None:
     """Search the same files with parts of the search switched off, and say what each is worth."""
-    from kernelwright.ui.cli.ablate import compare
-    from kernelwright.ui.cli.ablate_recorded import replay
+    from kernelwright.ui.cli.ablate.recorded import replay
+    from kernelwright.ui.cli.ablate.trials import compare
     from kernelwright.ui.cli.optimize import SearchOptions, chosen_profile
     from kernelwright.ui.complaints import Complaint
     from kernelwright.ui.model_choice import Choice, chosen_models
@@ -398,54 +398,7 @@ def chat(
     )
 
 
-clusters = typer.Typer(help="Ray clusters to search on.", rich_markup_mode=None)
-
-
-@clusters.command("status")
-def cluster_status(cluster: JoinedCluster = None) -> None:
-    """Say what a cluster holds: machines, and devices by their kind."""
-    from kernelwright.ui.cli.cluster import status
-
-    status(cluster)
-
-
-@clusters.command("doctor")
-def cluster_doctor(cluster: JoinedCluster = None) -> None:
-    """Say what works on a cluster: joining it, its token, the judge of every device."""
-    from kernelwright.ui.cli.cluster import doctor
-
-    raise typer.Exit(doctor(cluster))
-
-
 app.add_typer(clusters, name="cluster")
-
-people = typer.Typer(help="Who may log in to the chat.", rich_markup_mode=None)
-
-
-@people.command("add")
-def add_user(name: Person, run_dir: RunDir = None) -> None:
-    """Let somebody log in, or change their password; it is asked for, or read from stdin."""
-    from kernelwright.ui.cli.chat import add_person
-
-    add_person(name, run_dir)
-
-
-@people.command("remove")
-def remove_user(name: Person, run_dir: RunDir = None) -> None:
-    """Let somebody log in no longer; their conversations and runs stay."""
-    from kernelwright.ui.cli.chat import remove_person
-
-    remove_person(name, run_dir)
-
-
-@people.command("list")
-def list_users(run_dir: RunDir = None) -> None:
-    """List who may log in."""
-    from kernelwright.ui.cli.chat import list_people
-
-    list_people(run_dir)
-
-
 app.add_typer(people, name="user")
 
 

@@ -291,7 +291,7 @@ def test_bad_input_gets_one_sentence(
 def test_without_a_gpu_it_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelwright.ui.cli.grid.detect_gpu", lambda: (None, "no driver"))
+    monkeypatch.setattr("kernelwright.ui.cli.gemm.grid.detect_gpu", lambda: (None, "no driver"))
     assert run(["gemm", "--shapes", "64x64x64"]) == 3
     said = "gemm measures products on an NVIDIA GPU, and none can be used here: no driver"
     assert capsys.readouterr().err == f"kernelwright: {said}\n"
@@ -304,8 +304,8 @@ def test_an_earlier_file_is_gone_on_with_only_when_asked_and_under_its_terms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hardware = records[0].hardware
-    monkeypatch.setattr("kernelwright.ui.cli.grid.detect_gpu", lambda: (hardware, ""))
-    monkeypatch.setattr("kernelwright.ui.cli.grid.detect", lambda target: hardware)
+    monkeypatch.setattr("kernelwright.ui.cli.gemm.grid.detect_gpu", lambda: (hardware, ""))
+    monkeypatch.setattr("kernelwright.ui.cli.gemm.grid.detect", lambda target: hardware)
     out = tmp_path / "grid.jsonl"
     append(out, records[0])
     line = ["gemm", "--shapes", records[0].shape.name.removesuffix("_nt"), "--out", str(out)]

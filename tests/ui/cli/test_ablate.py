@@ -5,7 +5,7 @@ from rich.console import Console
 
 from kernelwright.graphs.suite.ablation import Outcome, Row
 from kernelwright.profiles.load import search_profile
-from kernelwright.ui.cli.ablate import append_outcome, chosen_parts, read_outcomes, table_of
+from kernelwright.ui.cli.ablate.trials import append_outcome, chosen_parts, read_outcomes, table_of
 from kernelwright.ui.cli.app import run
 from kernelwright.ui.complaints import Complaint
 

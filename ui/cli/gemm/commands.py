@@ -45,7 +45,7 @@ def gemm(
     ] = "",
 ) -> None:
     """Hold kernels for half-precision products against cuBLAS and cuBLASLt, shape by shape."""
-    from kernelwright.ui.cli.grid import Asked, gemm
+    from kernelwright.ui.cli.gemm.grid import Asked, gemm
 
     gemm(
         Asked(

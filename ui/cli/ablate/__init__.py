@@ -1,0 +1,1 @@
+"""Ablations: trials of whole searches, and policies on recorded settings spaces."""

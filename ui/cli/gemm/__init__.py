@@ -1,0 +1,1 @@
+"""Grids of products: what can be asked, and what is done about it."""
