@@ -6,7 +6,7 @@ from kernelwright.agents.coder.tuner import Tuning
 from kernelwright.agents.critic.advice import advice_trust
 from kernelwright.agents.critic.critic import CriticInput, PlaybookCritic
 from kernelwright.agents.planner.planner import PlannerInput
-from kernelwright.agents.planner.playbook import PREFERRED, Thought, weigh
+from kernelwright.agents.planner.thoughts import PREFERRED, Thought, weigh
 from kernelwright.agents.prompting.cards import analysis_card
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.ir import Strategy
