@@ -149,14 +149,20 @@ async def test_a_bare_kernel_is_wrapped_by_the_model(
     assert sorted(client.keys) == ["coder:r1i0:0", "coder:r1i1:0"]
 
 
+TWO_KERNELS = 'extern "C" void one(float* y) {}\nextern "C" void other(float* y) {}\n'
+
+
 @pytest.mark.parametrize(
-    ("language", "plan", "words"),
-    [("cuda", PLAN, "takes cpp"), ("cpp", "", "has no plan")],
+    ("language", "kernel", "plan", "words"),
+    [
+        ("cuda", KERNEL.format(number=0), PLAN, "takes cpp"),
+        ("cpp", TWO_KERNELS, "", "has no plan, and it exports one, other"),
+    ],
 )
 async def test_a_kernel_that_cannot_be_used_is_refused_in_a_sentence(
-    toy: ModuleType, tmp_path: Path, language: LanguageName, plan: str, words: str
+    toy: ModuleType, tmp_path: Path, language: LanguageName, kernel: str, plan: str, words: str
 ) -> None:
-    start = Start(language=language, kernel=KERNEL.format(number=0), plan=plan, name="mine")
+    start = Start(language=language, kernel=kernel, plan=plan, name="mine")
     answer = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path,
         executor=toy.ToyExecutor(), start=start,

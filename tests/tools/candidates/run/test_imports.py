@@ -20,9 +20,8 @@ with LibraryClock(lambda: None):
 """
 
 
-@pytest.mark.parametrize(
-    ("kept", "ends"), [(True, 0), pytest.param(False, 1, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("kept", "ends"), [(True, 0), (False, 1)])
 def test_the_first_view_of_a_process_may_be_a_timed_plans(kept: bool, ends: int) -> None:
     program = FIRST_VIEW.replace("KEPT", repr(kept))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -207,6 +207,7 @@ async def test_a_package_is_read_and_judged_behind_the_wall_and_without(
     assert baselines.named("eager").measurement is not None  # type: ignore[union-attr]
 
 
+@pytest.mark.exhaustive
 async def test_a_zip_is_read_behind_the_wall_with_what_lies_around_the_module(
     reader: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
