@@ -4,13 +4,15 @@
 
 Of several result files a later one's row counts. Times are those of the pairs in which ratios were
 taken, in turns in one process; "ours" is the time beside the baseline that was hardest to beat.
-A file whose badge says that being right on it proves little has a star. Geometric means and the
-rest of what sums up are `kernelwright bench summary`'s.
+A file whose badge says that being right on it proves little has a star. Under the table stand the
+means of its rows; the rest of what sums up a suite is `kernelwright bench summary`'s.
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import geometric_mean, median
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -32,9 +34,30 @@ def main() -> None:
     asked = words.parse_args()
     known = {one.file: one for path in asked.results for one in read(path)}
     print(HEAD)
-    for path in sorted(map(Path, known), key=natural):
-        if not asked.match or any(fits(path.stem, words) for words in asked.match):
-            print(row(known[path.name]))
+    paths = sorted(map(Path, known), key=natural)
+    chosen = [
+        known[path.name]
+        for path in paths
+        if not asked.match or any(fits(path.stem, words) for words in asked.match)
+    ]
+    print("\n".join(map(row, chosen)))
+    print("\n" + means(chosen))
+
+
+def means(rows: Sequence[Outcome]) -> str:
+    """What the rows come to, over eager and over the hardest baseline of each."""
+    hardest = [one.hardest for one in rows if one.hardest is not None]
+    eager = [ratio for one in rows if (ratio := one.over(EAGER)) is not None]
+    if not hardest:
+        return f"{len(rows)} files, none with a candidate"
+    ratios = [against.ratio for against in hardest]
+    above = sum(against.ci95[0] > 1 for against in hardest)
+    return (
+        f"{len(rows)} files, {len(ratios)} with a candidate; over the better: geometric mean "
+        f"{geometric_mean(ratios):.2f}, median {median(ratios):.2f}, {min(ratios):.3f} to "
+        f"{max(ratios):.1f}, interval above 1 in {above}; over eager: {geometric_mean(eager):.2f}, "
+        f"median {median(eager):.2f}; {sum(one.seconds for one in rows) / 60:.1f} minutes"
+    )
 
 
 def row(one: Outcome) -> str:
