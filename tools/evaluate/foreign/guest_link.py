@@ -34,7 +34,7 @@ from kernelwright.tools.evaluate.foreign.messages import (
 from kernelwright.tools.evaluate.foreign.messages import Memory as MemoryOrder
 from kernelwright.tools.evaluate.foreign.shared_memory import Arena, HostMemory, Memory, place_of
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory, available_bytes, io_bytes
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.wire import frame, receive_blocking

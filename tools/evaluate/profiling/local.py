@@ -27,8 +27,8 @@ from kernelwright.tools.evaluate.profiling import nsight
 from kernelwright.tools.evaluate.profiling.nsight import Counted, Order
 from kernelwright.tools.evaluate.profiling.program import Program, stays_behind
 from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
-from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.languages import CompileFailure

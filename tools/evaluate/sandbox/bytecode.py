@@ -28,6 +28,8 @@ from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.runtime import python_path
 
 VARIABLE = "PYTHONPYCACHEPREFIX"
+# Imports what workers and guests do: for bytecode, and in a process that they are forked from.
+WORKER_IMPORTS = "kernelwright.tools.evaluate.worker.importing"
 # What the first import of torch, the first export and the first compilation bring along. Somebody
 # may have imported torch once and compiled with it never.
 _LOOKED_AT = ("__init__.py", "export/__init__.py", "_inductor/compile_fx.py")

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 LIMIT_S = 180.0
 _POLL_S = 0.1
-_IMPORTING = "kernelwright.tools.evaluate.worker.importing"
 _TRIED: set[Path] = set()
 
 
@@ -81,7 +80,7 @@ async def _imported(folder: Path) -> None:
         place = Path(scratch)
         process = await start_walled(
             Enclosure(
-                argv=(sys.executable, "-P", "-m", _IMPORTING),
+                argv=(sys.executable, "-P", "-m", bytecode.WORKER_IMPORTS),
                 scratch=place,
                 environment=worker_environment(place) | {bytecode.VARIABLE: str(folder)},
             ),

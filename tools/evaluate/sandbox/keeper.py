@@ -32,7 +32,7 @@ from pathlib import Path
 from kernelwright.tools.evaluate.messages import RehearseRequest, Reply, Request
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease, company, idle
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.worker import Patience, WorkerBrokenError, WorkerProcess
 from kernelwright.tools.languages.base.compile import cache_folder
 

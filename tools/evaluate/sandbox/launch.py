@@ -5,6 +5,9 @@ process 1 of its namespaces; the wall `namespaces` is put up here; `none` only k
 together. It starts the command, collects orphans and writes the command's wait status to a pipe
 of the parent's. When it ends, everything below it has ended.
 
+Where the process comes from elsewhere (`forked`), it only keeps the namespaces: it says that they
+stand, and collects orphans until it is killed.
+
 It must stay a plain script without imports of ours: its start is part of every worker's.
 """
 
@@ -43,6 +46,7 @@ _WRITE = _READ | _SHARED | _MAKE_DIR | _REMOVE_DIR | _MAKE_SOCK | _MAKE_FIFO | _
 _EVERY_RIGHT = _WRITE | _MAKE_CHAR | _MAKE_BLOCK
 _TRUNCATES_FROM, _SIGNALS_FROM = 3, 6
 _ENDING_S = 2.0
+READY = b"ready"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -66,6 +70,8 @@ def main() -> None:
         if "privileges" not in settings["without"]:
             drop_privileges()
     limit(settings["limits"])
+    if settings["ready_fd"] is not None:
+        keep_namespaces(settings["ready_fd"])
     launcher = os.getpid()
     child = os.fork()
     if child == 0:
@@ -95,6 +101,24 @@ def run(command: list[str], launcher: int, status_fd: int, settings: dict[str, A
     except OSError as error:
         os.write(2, f"{command[0]} cannot be started: {error}\n".encode())
     os._exit(127)
+
+
+def keep_namespaces(ready_fd: int) -> None:
+    """Say that they stand, and be their first process until somebody kills it.
+
+    Who does not let itself be looked at cannot be joined either, so that comes after.
+    """
+    keep_only(ready_fd)
+    os.write(ready_fd, READY)
+    os.read(ready_fd, 1)
+    _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
+    os.close(ready_fd)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        signal.sigwait({signal.SIGCHLD})
 
 
 def die_with(parent: int, how: signal.Signals) -> None:
@@ -283,4 +307,5 @@ def check(result: int, what: str) -> None:
         os._exit(126)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -135,10 +135,10 @@ def _moved_bytes(pid: int) -> int:
 async def gone(pids: Iterable[int], within_s: float) -> bool:
     """Wait until none of the processes runs any more."""
     deadline = time.monotonic() + within_s
-    left = [pid for pid in pids if _runs(pid)]
+    left = [pid for pid in pids if runs(pid)]
     while left and time.monotonic() < deadline:
         await asyncio.sleep(0.005)
-        left = [pid for pid in left if _runs(pid)]
+        left = [pid for pid in left if runs(pid)]
     return not left
 
 
@@ -169,7 +169,8 @@ def _proportional(pid: int) -> int:
     return next((int(line.split()[1]) << 10 for line in text.splitlines() if line[:4] == "Pss:"), 0)
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except (OSError, IndexError):

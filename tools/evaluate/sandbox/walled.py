@@ -5,105 +5,42 @@
     await walled.end()                # afterwards nothing of it is left, whatever it did
 
 Its standard output and error come as one stream, `walled.output`; other pipes or sockets are
-handed over by `descriptors`. `Ended` says how a worker came to its end, in words that a person or a
-coder can act on. Not here: what is said over its sockets, limits in time.
+handed over by `descriptors`. Not here: what is said over its sockets, limits (`ending`).
 
-`until_over` watches the tree from outside: memory, number of processes, files in the scratch. A
-limit on address space would stop CUDA, which reserves far more than it uses, and one on the number
-of processes does not hold for root; so all three are polled. Not covered: memory on a GPU, which
-torch reports itself.
+Behind bubblewrap a module of ours that many processes run need not be a process of its own from its
+start: a fork of a server that has imported everything (`fork_server`) joins the wall when it
+stands, 0.1 s instead of seconds.
 """
 
 import asyncio
 import atexit
 import contextlib
 import os
-import re
+import select
 import signal
+import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
-from kernelwright.tools.evaluate.messages import Stage
-from kernelwright.tools.evaluate.sandbox.process_tree import gone, held_bytes, tree
-from kernelwright.tools.evaluate.sandbox.walls import Wall, command, wall
-from kernelwright.tools.runtime import give_way, lowered
+from kernelwright.tools.evaluate.sandbox.fork_server import (
+    ForkFailedError,
+    ForkServer,
+    failed,
+    fits,
+    fork_server,
+    job,
+)
+from kernelwright.tools.evaluate.sandbox.forked import JOINED
+from kernelwright.tools.evaluate.sandbox.launch import READY as STANDS
+from kernelwright.tools.evaluate.sandbox.process_tree import gone, held_bytes, runs, tree
+from kernelwright.tools.evaluate.sandbox.walls import NO_CORE, Wall, command, wall
+from kernelwright.tools.runtime import NICENESS, give_way, lowered
 from kernelwright.tools.types import Isolation, WallKind
 from kernelwright.tools.types.value import Value
 
-_WORDS = {
-    signal.SIGSEGV: "a segmentation fault",
-    signal.SIGBUS: "a bus error",
-    signal.SIGABRT: "an abort",
-    signal.SIGFPE: "an arithmetic exception (such as a division of integers by zero)",
-    signal.SIGILL: "an illegal instruction",
-    signal.SIGKILL: "being killed (most likely for want of memory)",
-}
-# What a dying process's traceback begins with, and its innermost frame: the last two parts of the
-# file's path, the line and the function.
-_FATAL = re.compile(
-    r"\(most recent call first\):\s*"
-    r'File "(?:[^"\n]*/)?(?P<file>[^"/\n]+/[^"/\n]+)", line (?P<line>\d+) in (?P<name>\w+)'
-)
-
-
-class Ended(Value):
-    """A worker that will not answer any more.
-
-    `status` is its exit status as `subprocess` counts (negative for a signal); `stage` the last
-    thing it said it would do; `amount` what it used of what it used too much of.
-    """
-
-    how: Literal[
-        "timed_out", "exited", "out_of_memory", "too_many_processes", "disk_filled", "forged",
-        "stalled",
-    ]  # fmt: skip
-    status: int | None
-    stage: Stage | None
-    output: str = ""
-    limit_s: float = 0.0
-    amount: int = 0
-
-    @property
-    def signal(self) -> signal.Signals | None:
-        """The signal that ended it, if one did."""
-        if self.status is None or self.status >= 0:
-            return None
-        return signal.Signals(-self.status)
-
-    @property
-    def place(self) -> str:
-        """Where Python was when a signal ended it, by its own last words; "" where unknown."""
-        found = _FATAL.search(self.output) if self.signal is not None else None
-        return f"{found['file']}:{found['line']} in {found['name']}" if found else ""
-
-    @property
-    def words(self) -> str:
-        """What happened, as the end of a sentence that begins with the culprit."""
-        if self.how == "timed_out":
-            return f"did not finish within {self.limit_s:.3g} s and was stopped"
-        if self.how == "stalled":
-            return (
-                f"did nothing for {self.limit_s:.3g} s, neither computing nor reading or writing, "
-                "and was stopped (--load-seconds gives it longer)"
-            )
-        if self.how == "out_of_memory":
-            return f"used {self.amount / 2**30:.1f} GiB of memory and was stopped"
-        if self.how == "too_many_processes":
-            return f"had {self.amount} processes running and was stopped"
-        if self.how == "disk_filled":
-            return f"wrote {self.amount / 2**30:.1f} GiB of files and was stopped"
-        if self.how == "forged":
-            return "said something on the judge's own line that the judge did not write"
-        if self.status is None:
-            return "was ended from outside"
-        if self.signal is not None:
-            return f"ended with {_WORDS.get(self.signal, self.signal.name)}"
-        return f"ended its process with exit status {self.status}"
-
-
 _ENDING_S = 3.0
 _DEATH_S = 10.0
+_SAID_S = 20.0
 _POLL_S = 0.02
 _FILE_BYTES = 8 << 30
 _OUTPUT_BYTES = 1 << 16
@@ -133,6 +70,7 @@ class Enclosure(Value):
     descriptors: tuple[int, ...] = ()
     device: str = "cpu"
     file_bytes: int = _FILE_BYTES
+    ahead: str = ""
 
 
 async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Walled":
@@ -145,20 +83,57 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     chosen = behind or wall(enclosure.device)
     scratch = enclosure.scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
+    forks = chosen.kind is WallKind.BUBBLEWRAP and fits(enclosure.argv, enclosure.descriptors)
+    if enclosure.ahead and forks:
+        server = await fork_server(enclosure.environment, enclosure.ahead)
+        if server is not None:
+            try:
+                return await _forked(enclosure, scratch, chosen, server)
+            except ForkFailedError as error:
+                failed(str(error))
     reading, writing = os.pipe()
-    argv = command(
+    try:
+        line = _line(enclosure, scratch, chosen, writing)
+        transport, protocol = await _created(
+            line, enclosure, scratch, chosen, (writing, *enclosure.descriptors), reading
+        )
+    finally:
+        os.close(writing)
+    return Walled(transport, protocol, reading, chosen)
+
+
+def _line(
+    enclosure: Enclosure, scratch: Path, chosen: Wall, status_fd: int, ready_fd: int | None = None
+) -> list[str]:
+    return command(
         chosen.kind,
         enclosure.argv,
         scratch=scratch,
-        status_fd=writing,
+        status_fd=status_fd,
         strict=chosen.strict,
         without=chosen.without,
         readable=enclosure.readable,
         device=enclosure.device,
         limits={"FSIZE": enclosure.file_bytes},
         hides=chosen.hides,
+        ready_fd=ready_fd,
     )
-    low = lowered(argv)
+
+
+_Created = tuple[asyncio.SubprocessTransport, asyncio.subprocess.SubprocessStreamProtocol]
+
+
+async def _created(
+    line: list[str],
+    enclosure: Enclosure,
+    scratch: Path,
+    chosen: Wall,
+    descriptors: tuple[int, ...],
+    reading: int,
+    output: int = asyncio.subprocess.PIPE,
+) -> _Created:
+    """Start the outermost process; where that fails or is cancelled, `reading` is closed."""
+    low = lowered(line)
     loop = asyncio.get_running_loop()
     # What `create_subprocess_exec` does, but that we keep the transport, which must be closed.
     creating = asyncio.create_task(
@@ -166,9 +141,9 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
             lambda: asyncio.subprocess.SubprocessStreamProtocol(_OUTPUT_BYTES, loop),
             *low,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=output,
             stderr=asyncio.subprocess.STDOUT,
-            pass_fds=(writing, *enclosure.descriptors),
+            pass_fds=descriptors,
             env=dict(enclosure.environment),
             cwd=scratch,
             start_new_session=True,
@@ -184,17 +159,101 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
         else:
             os.close(reading)
         raise
-    finally:
-        os.close(writing)
     if creating.exception() is not None:
         os.close(reading)
-    walled = Walled(*await creating, reading, chosen)
-    give_way(walled.pid, began_low=low != tuple(argv))
+    transport, protocol = await creating
+    give_way(transport.get_pid(), began_low=low != tuple(line))
+    return transport, protocol
+
+
+async def _forked(
+    enclosure: Enclosure, scratch: Path, chosen: Wall, server: ForkServer
+) -> "Walled":
+    """The wall first, then a fork that joins it."""
+    with Pipe() as status, Pipe(both_ways=True) as stands, Pipe() as joined, Pipe() as told:
+        line = _line(enclosure, scratch, chosen, status.writing, stands.writing)
+        transport, protocol = await _created(
+            line, enclosure, scratch, chosen, (stands.writing,), status.reading, told.writing
+        )
+        walled = Walled(transport, protocol, status.kept(), chosen)
+        try:
+            await walled.hear(told.kept())
+            if await stands.said() != STANDS:
+                raise ForkFailedError("the wall does not stand")
+            wanted = job(
+                enclosure.argv,
+                first=tree(walled.pid)[-1],
+                environment=enclosure.environment,
+                folder=scratch,
+                limits=NO_CORE | {"FSIZE": enclosure.file_bytes},
+                niceness=max(NICENESS, os.getpriority(os.PRIO_PROCESS, 0)),
+                numbers=enclosure.descriptors,
+            )
+            own = (status.writing, stands.reading, joined.writing, told.writing)
+            given = (*own, *enclosure.descriptors)
+            walled.fork = await server.fork(wanted, given)
+            give_way(walled.fork)
+            if (word := await joined.said()) != JOINED:
+                raise ForkFailedError(word.decode(errors="replace") or "a fork ended as it began")
+        except BaseException:
+            await asyncio.shield(walled.end())
+            raise
     return walled
 
 
+class Pipe:
+    """A pipe whose ends are closed when it is left, but for a reading end that somebody keeps."""
+
+    def __init__(self, *, both_ways: bool = False) -> None:
+        ends = socket.socketpair() if both_ways else ()
+        self.reading, self.writing = [end.detach() for end in ends] or os.pipe()
+        self._open = {self.reading, self.writing}
+
+    def __enter__(self) -> "Pipe":
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is still open."""
+        for end in tuple(self._open):
+            self._close(end)
+
+    def kept(self) -> int:
+        """The reading end, which is the caller's from now on."""
+        self._open.discard(self.reading)
+        return self.reading
+
+    async def said(self) -> bytes:
+        """What comes first, once others alone can write; empty where it never will.
+
+        Raises:
+            ForkFailedError: nothing comes for too long.
+        """
+        self._close(self.writing)
+        loop = asyncio.get_running_loop()
+        came = asyncio.Event()
+        loop.add_reader(self.reading, came.set)
+        try:
+            await asyncio.wait_for(came.wait(), _SAID_S)
+        except TimeoutError:
+            raise ForkFailedError("nothing was heard of it") from None
+        finally:
+            loop.remove_reader(self.reading)
+        return os.read(self.reading, select.PIPE_BUF)
+
+    def _close(self, end: int) -> None:
+        if end in self._open:
+            self._open.remove(end)
+            os.close(end)
+
+
 class Walled:
-    """A started tree of processes."""
+    """A started tree of processes.
+
+    Attributes:
+        fork: Where a fork has joined it (`fork_server`), the process that waits for it outside of
+            the wall, in a session of its own; else 0.
+    """
 
     def __init__(
         self,
@@ -211,7 +270,18 @@ class Walled:
         self._status: int | None = None
         self._ended = False
         self._ending = asyncio.Lock()
+        self._heard: asyncio.StreamReader | None = None
+        self._hearing: asyncio.BaseTransport | None = None
+        self.fork = 0
         _LIVE[self.pid] = behind.kind is WallKind.NONE
+
+    async def hear(self, descriptor: int) -> None:
+        """Take its output from a pipe of which the descriptor is the reading end."""
+        loop = asyncio.get_running_loop()
+        self._heard = heard = asyncio.StreamReader(_OUTPUT_BYTES)
+        self._hearing, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(heard), os.fdopen(descriptor, "rb", buffering=0)
+        )
 
     @property
     def pid(self) -> int:
@@ -226,8 +296,9 @@ class Walled:
     @property
     def output(self) -> asyncio.StreamReader:
         """What it writes to its standard output and error."""
-        assert self._process.stdout is not None
-        return self._process.stdout
+        found = self._heard or self._process.stdout
+        assert found is not None
+        return found
 
     @property
     def alive(self) -> bool:
@@ -236,7 +307,10 @@ class Walled:
 
     def processes(self) -> tuple[int, ...]:
         """Every process of the tree that runs now, wall and launcher included."""
-        return () if self._ended else tree(self.pid)
+        return () if self._ended else self._tree()
+
+    def _tree(self) -> tuple[int, ...]:
+        return tree(self.pid) + (tree(self.fork) if self.fork else ())
 
     def held_bytes(self, running: tuple[int, ...] | None = None) -> int:
         """Memory that the whole tree holds; what is shared between its processes once."""
@@ -276,7 +350,7 @@ class Walled:
                 await self._end()
 
     async def _end(self) -> None:
-        left = tree(self.pid)
+        left = self._tree()
         if self._wall.kind is WallKind.NONE and self._process.returncode is None:
             # The launcher alone finds those that left the group.
             _signal_group(self.pid, signal.SIGCONT)
@@ -294,6 +368,8 @@ class Walled:
             await asyncio.sleep(_POLL_S)  # whoever listens reads what is left
         # One that is still open when the program's loop ends complains about that to the person.
         self._transport.close()
+        if self._hearing is not None:
+            self._hearing.close()
         self._ended = True
         _LIVE.pop(self.pid, None)
 
@@ -303,7 +379,9 @@ class Walled:
         asyncio's own `wait` also waits for the end of its output, whose pipe any process that was
         forked meanwhile may hold, a compile server for one: it may never return.
         """
-        while self._process.returncode is None:  # noqa: ASYNC110  # asyncio tells it no event
+        while self._process.returncode is None:
+            if self.fork and not runs(self.fork):
+                _signal_group(self.pid, signal.SIGKILL)  # killed itself, it took no wall down
             await asyncio.sleep(_POLL_S)
 
     def _read_status(self) -> None:
@@ -323,54 +401,3 @@ def _signal(pid: int, how: signal.Signals) -> None:
 def _signal_group(pid: int, how: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, how)
-
-
-_FILES_EVERY = 20  # polls: a scratch folder holds hundreds of files
-
-
-class Limits(Value):
-    """What a tree may use."""
-
-    memory_bytes: int
-    processes: int
-    scratch_bytes: int
-    poll_s: float
-
-
-class Excess(Value):
-    """Which limit was passed, and what was used then."""
-
-    how: Literal["out_of_memory", "too_many_processes", "disk_filled"]
-    amount: int
-
-
-async def until_over(walled: Walled, scratch: Path, limits: Limits) -> Excess:
-    """Wait until the tree uses more than it may."""
-    polls = 0
-    while True:
-        running = walled.processes()
-        if len(running) > limits.processes:
-            return Excess(how="too_many_processes", amount=len(running))
-        if (held := walled.held_bytes(running)) > limits.memory_bytes:
-            return Excess(how="out_of_memory", amount=held)
-        if polls % _FILES_EVERY == 0 and (size := files_bytes(scratch)) > limits.scratch_bytes:
-            return Excess(how="disk_filled", amount=size)
-        polls += 1
-        await asyncio.sleep(limits.poll_s)
-
-
-def files_bytes(folder: Path) -> int:
-    """What the files below a folder take on the disk; links are not followed."""
-    total = 0
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            continue  # it was removed while it was read
-    return total

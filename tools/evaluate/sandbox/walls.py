@@ -165,6 +165,7 @@ def _outermost(places: Iterable[Path]) -> list[Path]:
 CHOICE = "KERNELWRIGHT_ISOLATION"
 LAUNCHER = Path(__file__).with_name("launch.py")
 MEMORY_FILES_BYTES = 1 << 30
+NO_CORE = {"CORE": 0}
 _TRIAL_S = 20.0
 _REMEDY = "apt-get install bubblewrap"
 # What our own wall can do without, the best first, where a driver does not start behind it: a
@@ -386,8 +387,12 @@ def command(
     device: str = "cpu",
     limits: dict[str, int] | None = None,
     hides: bool = False,
+    ready_fd: int | None = None,
 ) -> list[str]:
-    """The whole command line: the wall, the launcher, what is to run."""
+    """The whole command line: the wall, the launcher, what is to run.
+
+    With `ready_fd` nothing is run: the launcher says there that the wall stands.
+    """
     needed = [*map(Path, (*_SYSTEM, *_MERGED)), *interpreter()]
     needed += [Path("/etc") / name for name in _SETTINGS]
     settings = {
@@ -399,7 +404,8 @@ def command(
         "covered": _covered([scratch, *needed], readable) if kind is WallKind.NAMESPACES else [],
         "open_places": open_places(scratch, needed, readable, device) if hides else None,
         "shared_bytes": MEMORY_FILES_BYTES,
-        "limits": {"CORE": 0} | (limits or {}),
+        "limits": NO_CORE | (limits or {}),
+        "ready_fd": ready_fd,
     }
     launch = [sys.executable, "-I", "-S", str(LAUNCHER), json.dumps(settings), *argv]
     if kind is not WallKind.BUBBLEWRAP:

@@ -27,18 +27,11 @@ from kernelwright.tools.evaluate.messages import (
     Stage,
 )
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
+from kernelwright.tools.evaluate.sandbox.bytecode import WORKER_IMPORTS, worker_environment
+from kernelwright.tools.evaluate.sandbox.ending import Ended, Excess, Limits, until_over
 from kernelwright.tools.evaluate.sandbox.filling import fill
 from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes, until_still
-from kernelwright.tools.evaluate.sandbox.walled import (
-    Enclosure,
-    Ended,
-    Excess,
-    Limits,
-    Walled,
-    start_walled,
-    until_over,
-)
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.wire import (
     TOKEN_BYTES,
@@ -248,6 +241,7 @@ class WorkerProcess:
                     readable=readable,
                     descriptors=(theirs.fileno(), *inherited),
                     device=device,
+                    ahead=WORKER_IMPORTS,
                 ),
                 behind=standing(rules, device),
             )

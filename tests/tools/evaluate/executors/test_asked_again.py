@@ -16,7 +16,7 @@ from kernelwright.tools.evaluate.messages import (
     Request,
 )
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.types import Baseline, Refusal, Task
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -22,8 +22,8 @@ from kernelwright.tools.evaluate.messages import (
     Reply,
 )
 from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper, Spares
-from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import wall
 from kernelwright.tools.types import (
     Baseline,

@@ -8,7 +8,7 @@ import pytest
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.worker import evaluation_of, verdict_of
 from kernelwright.tools.languages import Built, new_candidate
 from kernelwright.tools.types import Task, Verdict

@@ -16,14 +16,9 @@ from kernelwright.tools.evaluate.sandbox import keeper as keeping
 from kernelwright.tools.evaluate.sandbox import walls
 from kernelwright.tools.evaluate.sandbox import walls as bubblewrap
 from kernelwright.tools.evaluate.sandbox.device_queue import strangers
+from kernelwright.tools.evaluate.sandbox.ending import Excess, Limits, until_over
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
-from kernelwright.tools.evaluate.sandbox.walled import (
-    Enclosure,
-    Excess,
-    Limits,
-    start_walled,
-    until_over,
-)
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import Wall, plain_wall, wall
 from kernelwright.tools.tasks.project import beside
 from kernelwright.tools.types import EnvironmentLacksError, Isolation, Verification, WallKind

@@ -22,7 +22,7 @@ from kernelwright.tools.evaluate.messages import (
     RehearseRequest,
 )
 from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY, Defence
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
 from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.types import Baseline, Baselines, Candidate, Effort, Refusal, Task

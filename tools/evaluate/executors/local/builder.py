@@ -41,7 +41,7 @@ from kernelwright.tools.evaluate.messages import (
     Traced,
     TraceRequest,
 )
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.worker import WorkerProcess, refusal_of
 from kernelwright.tools.tasks.project import beside
 from kernelwright.tools.tasks.sources import Found, find

@@ -33,8 +33,8 @@ from kernelwright.tools.evaluate.messages import (
 from kernelwright.tools.evaluate.profiling.local import Standby, not_profiled, profile_here
 from kernelwright.tools.evaluate.profiling.sanitizers import sanitized, sanitized_here, taken
 from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
-from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.worker import accompanied, evaluation_of, isolated
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate, language_of
 from kernelwright.tools.types import Candidate, Effort, Evaluation, Phase, Profile, Task, Verdict

@@ -34,8 +34,8 @@ from kernelwright.tools.evaluate.messages import (
 )
 from kernelwright.tools.evaluate.rules import Rules, fresh_seed
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.keeper import BUILT, Keeper, Spares
-from kernelwright.tools.evaluate.sandbox.walled import Ended
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import Patience, WorkerBrokenError, WorkerProcess
 from kernelwright.tools.hardware import NEAR, cached_ceilings, floor_ms, keep_ceilings

@@ -28,16 +28,10 @@ from types import MappingProxyType
 
 from kernelwright.tools.evaluate.foreign.messages import Books, books
 from kernelwright.tools.evaluate.rules import Defence, Rules
-from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
+from kernelwright.tools.evaluate.sandbox.bytecode import WORKER_IMPORTS, worker_environment
+from kernelwright.tools.evaluate.sandbox.ending import Ended, Limits, until_over
 from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes
-from kernelwright.tools.evaluate.sandbox.walled import (
-    Enclosure,
-    Ended,
-    Limits,
-    Walled,
-    start_walled,
-    until_over,
-)
+from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.types import Isolation
 
@@ -83,6 +77,7 @@ class GuestProcess:
                     environment=environment,
                     descriptors=(theirs.fileno(),),
                     device=device,
+                    ahead=WORKER_IMPORTS,
                 ),
                 behind=standing(rules, device),
             )

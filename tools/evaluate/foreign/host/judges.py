@@ -25,7 +25,7 @@ from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guest
 from kernelwright.tools.evaluate.foreign.messages import INQUIRY, GuestAnswer, GuestQuestion
 from kernelwright.tools.evaluate.messages import Broken, ForeignRequest, Judged, Lacking, Reply
 from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
-from kernelwright.tools.evaluate.sandbox.walled import Ended
+from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError, WorkerProcess
 from kernelwright.tools.evaluate.wire import frame, receive
