@@ -70,8 +70,8 @@ def main() -> None:
         if "privileges" not in settings["without"]:
             drop_privileges()
     limit(settings["limits"])
-    if settings["ready_fd"] is not None:
-        keep_namespaces(settings["ready_fd"])
+    if (ready_fd := settings.get("ready_fd")) is not None:
+        keep_namespaces(ready_fd)
     launcher = os.getpid()
     child = os.fork()
     if child == 0:

@@ -306,11 +306,14 @@ class Walled:
         return not self._ended and self._process.returncode is None
 
     def processes(self) -> tuple[int, ...]:
-        """Every process of the tree that runs now, wall and launcher included."""
-        return () if self._ended else self._tree()
+        """Every process of the tree that runs now, wall and launcher included.
 
-    def _tree(self) -> tuple[int, ...]:
-        return tree(self.pid) + (tree(self.fork) if self.fork else ())
+        Who waits for a fork outside of the wall is not: all its memory is the server's.
+        """
+        return () if self._ended else tree(self.pid) + self._forked()[1:]
+
+    def _forked(self) -> tuple[int, ...]:
+        return tree(self.fork) if self.fork else ()
 
     def held_bytes(self, running: tuple[int, ...] | None = None) -> int:
         """Memory that the whole tree holds; what is shared between its processes once."""
@@ -350,7 +353,7 @@ class Walled:
                 await self._end()
 
     async def _end(self) -> None:
-        left = self._tree()
+        left = tree(self.pid) + self._forked()
         if self._wall.kind is WallKind.NONE and self._process.returncode is None:
             # The launcher alone finds those that left the group.
             _signal_group(self.pid, signal.SIGCONT)

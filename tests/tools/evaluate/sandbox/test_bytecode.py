@@ -44,7 +44,7 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script = IMPORTING.format(count=str(tmp_path / "count"))
     (folder.parent / "imports_all.py").write_text(script, encoding="utf-8")
     monkeypatch.setattr(bytecode, "torch_folder", lambda: folder)
-    monkeypatch.setattr(filling, "_IMPORTING", "imports_all")
+    monkeypatch.setattr(bytecode, "WORKER_IMPORTS", "imports_all")
     monkeypatch.setattr(filling, "_TRIED", set())
     monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.delenv(bytecode.VARIABLE, raising=False)
