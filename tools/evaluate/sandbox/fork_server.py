@@ -34,7 +34,7 @@ _MODULE = "kernelwright.tools.evaluate.sandbox.forked"
 # Read by whoever needs them when they are needed, not when torch is imported.
 _OF_ONE_WORKER = frozenset(
     {"HOME", "KERNELWRIGHT_HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR",
-     "TORCH_EXTENSIONS_DIR"}
+     "TORCH_EXTENSIONS_DIR", "PATH", "TERM", "TZ", "USER", "LOGNAME", "LANGUAGE", "VIRTUAL_ENV"}
 )  # fmt: skip
 _FAILURES_MAX = 3
 _SERVERS_MAX = 4  # each holds memory

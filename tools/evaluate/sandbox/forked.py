@@ -172,6 +172,7 @@ def settle(job: Job, descriptors: list[int]) -> int:
     word, output, *given = [_moved(one) for one in descriptors]
     for standard in (1, 2):
         os.dup2(output, standard)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may not heed it
     os.closerange(_STANDARD, _ABOVE_ALL)
     for number, descriptor in zip(job["numbers"], given, strict=True):
         os.dup2(descriptor, number)

@@ -173,9 +173,9 @@ async def _forked(
     with Pipe() as status, Pipe(both_ways=True) as stands, Pipe() as joined, Pipe() as told:
         line = _line(enclosure, scratch, chosen, status.writing, stands.writing)
         transport, protocol = await _created(
-            line, enclosure, scratch, chosen, (stands.writing,), status.reading, told.writing
+            line, enclosure, scratch, chosen, (stands.writing,), status.kept(), told.writing
         )
-        walled = Walled(transport, protocol, status.kept(), chosen)
+        walled = Walled(transport, protocol, status.reading, chosen)
         try:
             await walled.hear(told.kept())
             if await stands.said() != STANDS:
@@ -234,7 +234,8 @@ class Pipe:
         came = asyncio.Event()
         loop.add_reader(self.reading, came.set)
         try:
-            await asyncio.wait_for(came.wait(), _SAID_S)
+            async with asyncio.timeout(_SAID_S):
+                await came.wait()
         except TimeoutError:
             raise ForkFailedError("nothing was heard of it") from None
         finally:
@@ -367,7 +368,7 @@ class Walled:
         await gone(left, _DEATH_S)
         self._read_status()
         os.close(self._status_fd)
-        if not self.output.at_eof():
+        if (output := self._heard or self._process.stdout) is not None and not output.at_eof():
             await asyncio.sleep(_POLL_S)  # whoever listens reads what is left
         # One that is still open when the program's loop ends complains about that to the person.
         self._transport.close()

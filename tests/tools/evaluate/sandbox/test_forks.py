@@ -74,6 +74,14 @@ def probing(
     return Enclosure(argv=argv, scratch=scratch, environment=environment, ahead=ahead)
 
 
+def command_of(pid: int) -> bytes:
+    """Empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 async def said_by(walled: Walled) -> str:
     try:
         said = (await walled.output.read()).decode()
@@ -154,11 +162,10 @@ async def test_ending_it_ends_what_it_started(tmp_path: Path, environment: dict[
     walled = await start_walled(probing(environment, tmp_path / "scratch", code))
     assert await walled.output.readline() == b"up\n"
     running = walled.processes()
-    assert any(b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in running)
+    assert any(b"sleep" in command_of(pid) for pid in running)
     assert walled.held_bytes() > 0
     await walled.end()
-    left = [pid for pid in running if Path(f"/proc/{pid}/cmdline").exists()]
-    assert not any(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left)
+    assert not any(map(command_of, running))
 
 
 async def test_a_server_that_is_lost_takes_its_forks_along_and_is_started_anew(
@@ -176,6 +183,24 @@ async def test_a_server_that_is_lost_takes_its_forks_along_and_is_started_anew(
     assert again is not None
     assert again.pid != server.pid
     assert (await said_by(await start_walled(probing(environment, tmp_path / "other")))) != ""
+
+
+@pytest.mark.parametrize("after_ms", [0, 2, 10, 40])
+async def test_whoever_is_interrupted_while_it_forks_leaves_nothing(
+    tmp_path: Path, environment: dict[str, str], after_ms: int
+) -> None:
+    assert await fork_server(environment, WORKER_IMPORTS) is not None
+    starting = asyncio.create_task(
+        start_walled(probing(environment, tmp_path / "scratch", "import time; time.sleep(600)"))
+    )
+    await asyncio.sleep(after_ms / 1000)
+    starting.cancel()
+    await asyncio.wait({starting}, timeout=60.0)
+    if not starting.cancelled():
+        await starting.result().end()
+    place = str(tmp_path / "scratch").encode()
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    assert not [pid for pid in pids if place in command_of(pid)]
 
 
 async def test_where_a_fork_cannot_join_workers_are_started(
