@@ -31,7 +31,7 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_first
-from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
+from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner, prepared_by
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.evaluate.worker.comparing import Comparing, Steps, TaskRuntime
 from kernelwright.tools.languages import load_candidate
@@ -248,6 +248,7 @@ class Ladder:
             lambda: runner.prepare_again(weights),
             self._request.seed,
             harsh=self._proof.others,
+            prepared=lambda: prepared_by(runner, weights),
             spoil=memory.spoil,
         )
         call = inspection.watching(plain)
