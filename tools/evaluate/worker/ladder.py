@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.evaluate.finalists import impossible
+from kernelwright.tools.evaluate.findings import PREPARED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.profiling.coverage import coverage
@@ -270,7 +271,9 @@ class Ladder:
             host=self._task_runtime.runtime.reference.host,
         )
         runner.prepare(weights)
-        return coverage(lambda: runner(inputs, weights), runner, device)
+        share, method = coverage(lambda: runner(inputs, weights), runner, device)
+        # No time counts what is done once, so whoever reads one is told.
+        return share, f"{method}, {PREPARED}" if runner.kept(weights) else method
 
     def _timed(
         self,
