@@ -35,7 +35,7 @@ from kernelwright.ui.terminal.output import remarks
 
 NOTHING = "-"
 _WORDS = ("task", "end", "against", "")
-COLUMNS = ("task", "eager", "compile", "ours", "over eager", "over the better", "of floor", "end")
+COLUMNS = ("task", "eager", "compile", "ours", "over eager", "over the better", "of roof", "end")
 
 
 def row_cells(item: Outcome) -> tuple[Text, ...]:
@@ -55,7 +55,7 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         Text(_best(best)),
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
-        Text(percent(best.floor_fraction) if best else NOTHING),
+        Text(percent(best.limit_fraction) if best else NOTHING),
         Text(one_line(_end(item), 60), style="yellow" if item.doubt or item.words else ""),
     )
 
