@@ -79,7 +79,7 @@ def row(one: Outcome) -> str:
             _ratio(one.over(EAGER)),
             f"{hardest.ratio:.2f} [{low:.2f}, {high:.2f}]",
             "-" if (share := best.limit_fraction) is None else f"{share:.0%}",
-            _who(best.method, best.precision),
+            _who(best.method, best.precision) + "".join(f", no {name}" for name in one.absent),
         ]
     return f"| {name} | {' | '.join(cells)} |"
 
