@@ -316,7 +316,7 @@ class PlanRunner:
         self._forward: Callable[..., object] = forward
         self._prepare: Callable[..., object] | None = prepare if callable(prepare) else None
         self._read_once = weights_read(self.plan.text).get("prepare", ())
-        self._prepared_from: list[int] = []
+        self._prepared_from = list[int]()
 
     def _callable(self, name: str) -> Callable[..., object]:
         found = self._namespace[name]

@@ -229,7 +229,8 @@ class Ladder:
         weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
         self._steps.candidate_runs("the candidate prepares")
         watch = stopwatch(runtime.device)
-        prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
+        with memory.aside():
+            prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
 
         def plain(arguments: Sequence[Argument]) -> object:
             return runner(arguments, weights)
@@ -243,10 +244,15 @@ class Ladder:
         self._steps.begin("coverage")
         share, method = self._coverage(weights)
         self._steps.begin("time alone")
+
+        def prepares() -> None:
+            with memory.aside():
+                runner.prepare_again(weights)
+
         inspection = Inspection(
             runtime,
             weights,
-            lambda: runner.prepare_again(weights),
+            prepares,
             self._request.seed,
             harsh=self._proof.others,
             prepared=lambda: prepared_by(runner, weights),
