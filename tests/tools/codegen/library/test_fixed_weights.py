@@ -19,21 +19,24 @@ import torch.nn.functional as F
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer = torch.nn.Linear(512, 1024)
-        self.register_buffer("seen", torch.zeros(1024, 512))
+        self.layer = torch.nn.Linear(2048, 1024)
+        self.register_buffer("seen", torch.zeros(1024, 2048))
 
     def forward(self, x):
         {forward}
 
 
 def get_inputs():
-    return [torch.randn(256, 512)]
+    return [torch.randn({rows}, 2048)]
 """
 PLAIN = "return F.relu(self.layer(x))"
 
 
-def drafted(forward: str, strategy: str = "split_wgmma", *, prepares: bool = True) -> LibraryDraft:
-    task = trace(FILE.format(forward=forward), "/tmp/layer.py", TracePolicy())
+def drafted(
+    forward: str, strategy: str = "split_wgmma", *, rows: int = 256, prepares: bool = True
+) -> LibraryDraft:
+    text = FILE.format(forward=forward, rows=rows)
+    task = trace(text, "/tmp/layer.py", TracePolicy())
     assert isinstance(task, Task), task
     found = repertoire_for(task, hardware_profile("H200"), prepares=prepares)
     loops = {one.loop for one in found.options() if one.strategy.name == strategy}
@@ -41,9 +44,13 @@ def drafted(forward: str, strategy: str = "split_wgmma", *, prepares: bool = Tru
     return found.draft({"form": "products", **dict.fromkeys(loops, strategy)})
 
 
-@pytest.mark.parametrize("strategy", ["split_wgmma", "split_mma", "streamed_wgmma"])
-def test_a_layer_packs_its_weight_in_prepare(strategy: str) -> None:
-    draft = drafted(PLAIN, strategy)
+@pytest.mark.parametrize(
+    ("strategy", "rows"),
+    [("split_wgmma", 256), ("split_mma", 256), ("streamed_wgmma", 256),
+     ("streamed_wgmma_splits", 64)],
+)  # fmt: skip
+def test_a_layer_packs_its_weight_in_prepare(strategy: str, rows: int) -> None:
+    draft = drafted(PLAIN, strategy, rows=rows)
     plan = validate_plan(draft.plan, parse_kernel(draft.kernel, "cuda"))
     assert plan.prepared is not None
     assert sum("image" in name for name in plan.prepared) == 1
