@@ -144,3 +144,28 @@ def test_layers_that_share_kernels_pack_their_own_weights_once(
     with torch.no_grad():
         got = played(dict(model.state_dict()), x)
         torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=4e-7, atol=4e-7)
+
+
+DEEP = ALIKE.replace(
+    "self.first = torch.nn.Linear(72, 72)", "self.first = torch.nn.Linear(1040, 72)"
+)
+DEEP = DEEP.replace("torch.randn(33, 72)", "torch.randn(33, 1040)")
+
+
+@pytest.mark.exhaustive
+def test_long_sums_in_parts_take_a_weight_that_was_packed_once(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+) -> None:
+    task = trace(DEEP, "/tmp/layers.py", TracePolicy())
+    assert isinstance(task, Task), task
+    repertoire, way = repertoire_for(task, small_device), "streamed_wgmma_splits"
+    loops = [one.loop for one in repertoire.options() if one.strategy.name == way]
+    assert len(loops) == 1
+    draft = repertoire.draft({"form": "products", loops[0]: way})
+    played = _played(toolbox, draft, tmp_path)
+    space: dict = {}
+    exec(DEEP, space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    with torch.no_grad():
+        got = played(dict(model.state_dict()), x)
+        torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=4e-7, atol=4e-7)
