@@ -157,6 +157,7 @@ def _one(bench, candidate: Candidate, built, given, wanted) -> dict:
     if isinstance(built, CompileFailure):
         return {"failure": built.message[:400]}
     runner = load_candidate(candidate, built, "cuda:0")
+    runner.prepare(given[1])
     differs = max(map(_differs, runner(*given), wanted))
     ms = bench.median_ms(lambda: runner(*given), 5)
     return {"ms": ms, "differs": differs, "kernels_us": kernels_us(lambda: runner(*given))}

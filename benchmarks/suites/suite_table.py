@@ -4,8 +4,10 @@
 
 Of several result files a later one's row counts. Times are those of the pairs in which ratios were
 taken, in turns in one process; "ours" is the time beside the baseline that was hardest to beat.
-A file whose badge says that being right on it proves little has a star. Under the table stand the
-means of its rows; the rest of what sums up a suite is `kernelwright bench summary`'s.
+"Of roof" is the share of the least time by bytes, or by operations in the task's own precision (of
+the floor in results from before there were roofs). A file whose badge says that being right on it
+proves little has a star. Under the table stand the means of its rows; the rest of what sums up a
+suite is `kernelwright bench summary`'s.
 """
 
 import argparse
@@ -20,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from kernelwright.graphs.suite.outcome import COMPILE, EAGER, Outcome, fits, natural, read
 
 HEAD = (
-    "| file | eager ms | compile ms | ours ms | over eager | over the better [95 %] | of floor "
+    "| file | eager ms | compile ms | ours ms | over eager | over the better [95 %] | of roof "
     "| who did the work |\n|---|---|---|---|---|---|---|---|"
 )
 LONGEST_NAME = 44
@@ -76,8 +78,8 @@ def row(one: Outcome) -> str:
             f"{hardest.candidate_ms:.3g}",
             _ratio(one.over(EAGER)),
             f"{hardest.ratio:.2f} [{low:.2f}, {high:.2f}]",
-            "-" if best.floor_fraction is None else f"{best.floor_fraction:.0%}",
-            _who(best.method, best.precision),
+            "-" if (share := best.limit_fraction) is None else f"{share:.0%}",
+            _who(best.method, best.precision) + "".join(f", no {name}" for name in one.absent),
         ]
     return f"| {name} | {' | '.join(cells)} |"
 

@@ -18,7 +18,7 @@ import ctypes
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean
@@ -139,6 +139,7 @@ def _row(path: Path, hardware: Hardware, chosen: dict[str, str]) -> dict[str, ob
     with _stubs(clock, memory):
         library = IdleDriver(clock, memory)
         runner = _runner(candidate, library)
+        runner.prepare(weights)
         exported = _exported(candidate, library)
         exported(weights, inputs)
         return {
@@ -188,8 +189,15 @@ def _exported(candidate: Candidate, library: IdleDriver) -> Callable[..., object
     kernels = SimpleNamespace(device=CPU)
     for name, letters in source.letters.items():
         setattr(kernels, name, Kernel(library, name, ctypes.c_void_p(), letters, 0))
-    run = space["run_plan"]
-    return lambda weights, inputs: run(kernels, weights, None, {}, *inputs)
+    run, prepare = space["run_plan"], space.get("prepare_weights")
+    prepared: list[object] = []
+
+    def called(weights: Mapping[str, torch.Tensor], inputs: Sequence[object]) -> object:
+        if prepare is not None and not prepared:
+            prepared.append(prepare(kernels, weights))
+        return run(kernels, weights, prepared[0] if prepared else None, {}, *inputs)
+
+    return called
 
 
 def _best_us(call: Call, clock: Clock) -> float:

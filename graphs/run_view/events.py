@@ -383,6 +383,11 @@ def of_floor(fraction: float | None) -> str:
     return f"{percent(fraction)} of the floor, which is too high here: {BELOW}"
 
 
+def of_roof(fraction: float, how: str) -> str:
+    """How near to what the task's own precision allows; algebra may do less than is counted."""
+    return f"{percent(fraction)} of the roof of {how}"
+
+
 UNKNOWN_FLOOR = "how it was measured was not recorded"
 BELOW = "some bytes lay in a cache, or its measurement was disturbed and is taken again"
 

@@ -15,6 +15,7 @@ from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.shapes import sized_result
 from kernelwright.tools.archive import Archive, RunError, Standing
 from kernelwright.tools.export import ExportRefusedError, Material, OwnBackward
+from kernelwright.tools.hardware import Roof, roof_of
 from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.measurement import Clock
@@ -205,11 +206,16 @@ def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
 
 def _best_summary(winner: Standing, context: SearchContext) -> BestSummary | None:
     clock: Clock = "device" if context.hardware.kind == "cuda" else "wall"
-    return best_summary(winner, context.baselines, context.floor_ms, clock)
+    roof = roof_of(context.task, context.hardware)
+    return best_summary(winner, context.baselines, context.floor_ms, clock, roof)
 
 
 def best_summary(
-    winner: Standing, baselines: Baselines | None, floor_ms: float, clock: Clock = "wall"
+    winner: Standing,
+    baselines: Baselines | None,
+    floor_ms: float,
+    clock: Clock = "wall",
+    roof: Roof | None = None,
 ) -> BestSummary | None:
     """The winner's figures for machines; None where there is nothing to compare them with.
 
@@ -238,6 +244,8 @@ def best_summary(
         latency=figure.latency,
         host_share=winner.evaluation.host_share,
         timed=figure.label,
+        roof_fraction=roof.ms / figure.ms if roof else None,
+        roof=roof.how if roof else "",
     )
 
 

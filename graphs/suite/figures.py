@@ -124,7 +124,7 @@ class Figures(Value):
             calls on an idle device.
         floor_fraction_median: Over those with a candidate.
         beside: Which baselines the certified candidates were timed beside, with counts; what is
-            not among them nobody compared with.
+            not among them nobody compared with. `absent`: those that were asked for in vain.
         methods: How the best came about, with counts.
         precisions: In which precision, with counts.
         ends: How those ended that were not searched, with counts.
@@ -140,6 +140,7 @@ class Figures(Value):
     columns: tuple[Column, ...]
     floor_fraction_median: float | None
     beside: tuple[tuple[str, int], ...]
+    absent: tuple[tuple[str, int], ...]
     methods: tuple[tuple[str, int], ...]
     precisions: tuple[tuple[str, int], ...]
     ends: tuple[tuple[str, int], ...]
@@ -160,6 +161,7 @@ def figures(outcomes: Sequence[Outcome]) -> Figures:
         columns=tuple(_column(name, ratio, outcomes) for name, ratio in BASELINES),
         floor_fraction_median=median(fractions) if fractions else None,
         beside=_counted([found.baseline for item in outcomes for found in item.against]),
+        absent=_counted([name for item in outcomes for name in item.absent]),
         methods=_counted([_family(best.method) for best in bests]),
         precisions=_counted([best.precision for best in bests]),
         ends=_counted([item.ended for item in outcomes if item.ended != "searched"]),

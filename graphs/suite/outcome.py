@@ -69,7 +69,7 @@ class Terms(Value):
         target: The kind of device.
         kernelwright: Which version.
         torch: Which version.
-        evidence: How closely finalists were looked at: "full", "timing" or
+        evidence: How closely finalists were looked at: "full", "timing", "autotune" or
             "counters" (see docs/suites.md).
         figures: Of every figure of the judge's rules and the search profile, a hash, so that
             results under others are not taken for these; "" in files from before it was kept.
@@ -130,6 +130,8 @@ class Outcome(Value):
         summary: Of the search, with baselines; None where there was none.
         baselines_ms: The medians alone, for files that were not searched.
         against: The certified candidate beside each baseline.
+        absent: Baselines that the evidence asks for and that the candidate does not stand beside:
+            not made within their time, or not at all.
         rejected: What was wrong with candidates that were not correct, each kind once.
         kernel_sha256: Of the best candidate's source and plan: which one the figures are of.
         counted: What profilers of the device measured of it, where that was asked for.
@@ -151,6 +153,7 @@ class Outcome(Value):
     summary: Summary | None = None
     baselines_ms: tuple[tuple[str, float | None], ...] = ()
     against: tuple[Against, ...] = ()
+    absent: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     kernel_sha256: str = ""
     counted: tuple[Evidence, ...] = ()

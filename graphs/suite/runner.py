@@ -31,7 +31,7 @@ from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import Archive, RunError, Standing, Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import AUTOTUNED, CERTIFY, Rules
 from kernelwright.tools.profile import by_importance, measured_evidence
 from kernelwright.tools.types import (
     Baselines,
@@ -182,6 +182,12 @@ class OneFile:
         )
         return self._ended("baselines").model_copy(update={"baselines_ms": medians})
 
+    def _absent(self, summary: Summary, against: Sequence[Against]) -> tuple[str, ...]:
+        """What a certified candidate should stand beside, and does not."""
+        is_asked = self._terms.evidence in AUTOTUNED and bool(against)
+        asked = CERTIFY.get(summary.hardware.kind, ()) if is_asked else ()
+        return tuple(name for name in asked if name not in {item.baseline for item in against})
+
     def _searched(self, summary: Summary) -> Outcome:
         against: tuple[Against, ...] = ()
         rejected: tuple[str, ...] = ()
@@ -204,6 +210,7 @@ class OneFile:
                 "summary": summary.model_copy(update={"phases": ()}),
                 "run": summary.run,
                 "against": against,
+                "absent": self._absent(summary, against),
                 "rejected": rejected,
                 "kernel_sha256": kernel,
                 "baselines_ms": tuple(

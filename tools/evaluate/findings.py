@@ -25,6 +25,8 @@ CLOCKS: dict[Clock, str] = {
     "rounds": "the judge's wall clock around calls in a row in another process",
 }
 
+# Ends the method label of a candidate that made something of weights beforehand.
+PREPARED = "weights prepared once"
 NOT_TRIED = "this shape only: no other was tried"
 _MODES = {
     "offline": "back to back, caches warm",
@@ -67,8 +69,8 @@ def timed(evaluation: Evaluation) -> tuple[Row, ...]:
     rows += [(f"{item.mode} mode", mode_words(item)) for item in evaluation.modes]
     if evaluation.launch_ms is not None:
         rows.append(("launch", launch_words(evaluation.launch_ms, evaluation.host_share)))
-    if evaluation.prepare_ms and evaluation.clocks:
-        # Of a foreign one; plans of ours seldom prepare, and who prints them knows the plan.
+    prepares = evaluation.verification.method.endswith(PREPARED)
+    if evaluation.prepare_ms and (evaluation.clocks or prepares):
         words = f"{evaluation.prepare_ms:.3g} ms once for the weights, in no other time here"
         rows.append(("set-up", words))
     if evaluation.clocks is not None:

@@ -7,6 +7,7 @@ the mutation test of `tests/evil`, and a report of rules that lack one says so. 
 seeds that follow from what they are for, so that a run can be repeated.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
 from typing import Literal
@@ -55,11 +56,14 @@ def fresh_seed(*parts: object) -> int:
 
 
 # What a finalist's record holds beside correctness and the headline: everything; what a suite of
-# many tasks can afford (no compute-sanitizer, no other loads), by itself or with the hardware's
-# counters of the best, which cost seconds a task and no verdict depends on; or what a grid of
-# products can, each beside the vendor's library alone, in the process that screened it, and as a
-# server calls it.
-Depth = Literal["full", "timing", "counters", "library"]
+# many tasks can afford (no compute-sanitizer, no other loads), by itself, with max-autotune beside
+# the best, or with the hardware's counters of it, which cost seconds a task and no verdict depends
+# on; or what a grid of products can, each beside the vendor's library alone, in the process that
+# screened it, and as a server calls it.
+Depth = Literal["full", "timing", "autotune", "counters", "library"]
+# Those at which a finalist on a GPU stands beside what `torch.compile` can do at its best.
+AUTOTUNED: tuple[Depth, ...] = ("full", "autotune")
+CERTIFY: Mapping[str, tuple[str, ...]] = {"cpu": (), "cuda": ("max-autotune",)}
 # The vendor's library for products of matrices, asked in other ways than PyTorch asks it.
 LIBRARY = ("cublaslt", "cublaslt-autotuned")
 
@@ -178,8 +182,11 @@ class Rules(Value):
                 settle_max_s=1.0,
                 compile_ahead=False,  # nobody asks for torch.compile
             )
-        return cls(
+        brief = cls(
             evidence=evidence, precise_s=0.4, certify_s=1.0, calibrate_s=0.2, settle_max_s=4.0
+        )
+        return (
+            brief.model_copy(update={"max_autotune_s": 60.0}) if evidence == "autotune" else brief
         )
 
     def within(self, seconds: float) -> "Rules":
@@ -193,7 +200,7 @@ class Rules(Value):
     @property
     def is_brief(self) -> bool:
         """Whether certifying leaves out what many tasks cannot afford."""
-        return self.evidence in ("timing", "counters")
+        return self.evidence in ("timing", "autotune", "counters")
 
     def has(self, defence: Defence) -> bool:
         """Whether a defence stands."""

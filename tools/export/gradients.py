@@ -81,9 +81,15 @@ def training_of(material: Material) -> TrainingSummary | None:
     return TrainingSummary(
         reference_forward_ms=own.found.forward_ms,
         reference_step_ms=own.found.step_ms,
-        forward_ms=own.found.eager_forward_ms / forward,
+        forward_ms=own.found.eager_forward_ms / forward + _prepare_ms(material),
         backward_ms=own.found.eager_backward_ms / backward,
     )
+
+
+def _prepare_ms(material: Material) -> float:
+    """What is done once of weights that stay; a step changes them, so each does it."""
+    prepares = "def prepare" in material.candidate.plan
+    return (material.evaluation.prepare_ms or 0.0) if prepares else 0.0
 
 
 def _over_eager(material: Material) -> float | None:

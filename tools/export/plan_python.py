@@ -6,9 +6,10 @@ rewritten. Comments of the plan are not kept.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from kernelwright.tools.candidates.plan.expressions import operator_path
+from kernelwright.tools.candidates.plan.validate import weights_read
 from kernelwright.tools.candidates.plan.vocabulary import CREATORS, PART, TENSOR_MAP
 from kernelwright.tools.types import DType
 
@@ -85,23 +86,7 @@ def _wrapped(line: str) -> str:
 
 def prepare_reads(plan: str) -> tuple[str, ...]:
     """State-dict names that the plan's `prepare` reads, sorted."""
-    return reads(plan).get("prepare", ())
-
-
-def reads(plan: str) -> dict[str, tuple[str, ...]]:
-    """State-dict names that each of the plan's functions reads, sorted."""
-    return {
-        function.name: tuple(sorted(set(_weights_read(function))))
-        for function in ast.parse(plan).body
-        if isinstance(function, ast.FunctionDef)
-    }
-
-
-def _weights_read(function: ast.FunctionDef) -> Iterator[str]:
-    for node in ast.walk(function):
-        match node:
-            case ast.Subscript(value=ast.Name(id="weights"), slice=ast.Constant(value=name)):
-                yield str(name)
+    return weights_read(plan).get("prepare", ())
 
 
 class _Printer(ast.NodeTransformer):

@@ -6,8 +6,9 @@ Every part that has kernels keeps its class, its weights and its place, and gets
 from dataclasses import dataclass
 
 from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.candidates.plan.validate import weights_read
 from kernelwright.tools.candidates.plan.vocabulary import PART
-from kernelwright.tools.export import guards, plan_python
+from kernelwright.tools.export import guards
 from kernelwright.tools.export.guards import ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.types import TensorSpec, WeightSpec
@@ -49,7 +50,7 @@ def in_parts(material: Material) -> dict[str, object]:
     task, candidate = material.task, material.candidate
     language = language_of(candidate)
     source = language.parse(candidate.kernel)
-    reads = plan_python.reads(candidate.plan)
+    reads = weights_read(candidate.plan)
     named = {weight.name: weight for weight in task.weights}
     validate_plan(candidate.plan, source)
     printed = [

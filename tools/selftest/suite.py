@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernelwright.tools.evaluate.executors.local.baselines import CERTIFY, STANDARD
+from kernelwright.tools.evaluate.executors.local.baselines import STANDARD
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.messages import Foreign
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import CERTIFY, Rules
 from kernelwright.tools.selftest.catalogue import (
     Case,
     CaseFinding,

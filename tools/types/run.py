@@ -68,7 +68,9 @@ class BestSummary(Value):
     `outcome` is what may be said of it beside PyTorch, and `claim` why not more, in words; "" in
     runs that were recorded before they were. `clock` is what the times are of, `latency` what
     single calls took beside the same baseline, `host_share` the host's part of such a call;
-    `timed` says how closely its times were looked at.
+    `timed` says how closely its times were looked at. `floor_fraction` is of the least time by
+    bytes and the device's fastest arithmetic, `roof_fraction` by the arithmetic that the task's
+    precision takes, in the words of `roof`; None where that is the same, or not known.
     """
 
     candidate: str
@@ -89,6 +91,13 @@ class BestSummary(Value):
     latency: Paired | None = None
     host_share: float | None = None
     timed: Label | Literal[""] = ""
+    roof_fraction: float | None = None
+    roof: str = ""
+
+    @property
+    def limit_fraction(self) -> float | None:
+        """Of the roof; of the floor where that says the same, or the run knew no roof."""
+        return self.floor_fraction if self.roof_fraction is None else self.roof_fraction
 
 
 class CandidateCounts(Value):

@@ -171,7 +171,7 @@ def _profile(suite: Suite) -> SearchProfile | None:
         return None
     found = chosen_profile(suite.search, SearchOptions(seconds=suite.seconds, models=suite.models))
     changes: dict[str, object] = {"seconds_hold": "searching"} if suite.seconds is not None else {}
-    changes |= {"profiling_seconds": 0.0} if suite.evidence == "timing" else {}
+    changes |= {"profiling_seconds": 0.0} if suite.evidence in ("timing", "autotune") else {}
     counting_s = max(found.profiling_seconds, COUNTING_S)
     changes |= {"profiling_seconds": counting_s} if suite.evidence == "counters" else {}
     return found.model_copy(update=changes)

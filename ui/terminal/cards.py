@@ -11,6 +11,7 @@ from kernelwright.graphs.run_view.events import (
     floor_words,
     milliseconds,
     of_floor,
+    of_roof,
     one_line,
     plain,
     ratio,
@@ -117,6 +118,8 @@ def result_grid(story: Story, summary: Summary) -> Table:
         for name, words in comparison_rows(story, best):
             grid.add_row(name, words)
         grid.add_row("", of_floor(best.floor_fraction))
+        if best.roof_fraction is not None:
+            grid.add_row("", of_roof(best.roof_fraction, best.roof))
         for name, said in finding_rows(story, best):
             grid.add_row(name, Text(plain(said), "bold yellow" if name == "ranked apart" else ""))
         for name, said in bound_rows(story):

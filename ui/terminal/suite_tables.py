@@ -35,7 +35,7 @@ from kernelwright.ui.terminal.output import remarks
 
 NOTHING = "-"
 _WORDS = ("task", "end", "against", "")
-COLUMNS = ("task", "eager", "compile", "ours", "over eager", "over the better", "of floor", "end")
+COLUMNS = ("task", "eager", "compile", "ours", "over eager", "over the better", "of roof", "end")
 
 
 def row_cells(item: Outcome) -> tuple[Text, ...]:
@@ -55,7 +55,7 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         Text(_best(best)),
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
-        Text(percent(best.floor_fraction) if best else NOTHING),
+        Text(percent(best.limit_fraction) if best else NOTHING),
         Text(one_line(_end(item), 60), style="yellow" if item.doubt or item.words else ""),
     )
 
@@ -104,8 +104,8 @@ def _sums(prefix: str, found: Figures) -> list[RenderableType]:
     if found.floor_fraction_median is not None:
         lines.append(f"median of the floor's fraction {percent(found.floor_fraction_median)}")
     for name, counts in (
-        ("timed beside", found.beside), ("clock", found.clocks), ("method", found.methods),
-        ("precision", found.precisions), ("not searched", found.ends),
+        ("timed beside", found.beside), ("without", found.absent), ("clock", found.clocks),
+        ("method", found.methods), ("precision", found.precisions), ("not searched", found.ends),
     ):  # fmt: skip
         if counts:
             lines.append(f"{name}: " + ", ".join(f"{plain(what)} {n}" for what, n in counts))
@@ -157,6 +157,12 @@ def _conditions(outcomes: Sequence[Outcome]) -> Text:
 
 
 def _end(item: Outcome) -> str:
+    """How it ended, and beside what it does not stand."""
+    without = f", without {', '.join(item.absent)}" if item.absent else ""
+    return f"{_words(item)}{without}"
+
+
+def _words(item: Outcome) -> str:
     if item.words:
         return f"{item.ended.replace('_', ' ')}: {item.words}"
     if item.summary and item.summary.status == "nothing_correct" and item.rejected:

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite, runner
-from kernelwright.profiles.load import SearchProfile
+from kernelwright.graphs.suite import Ground, Outcome, Terms, figures, run_suite, runner
+from kernelwright.profiles.load import Hardware, SearchProfile, hardware_profile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
 from kernelwright.tools.evaluate.rules import Depth, Rules
@@ -20,6 +20,7 @@ from kernelwright.tools.types import (
     TracePolicy,
     Verdict,
 )
+from kernelwright.ui.terminal.suite_tables import row_cells
 
 
 def ground(toy: ModuleType, home: Path, executor: Executor, besides_s: float = 60.0) -> Ground:
@@ -119,6 +120,25 @@ async def test_baselines_alone_write_no_candidate(
     assert [item.ended for item in found] == ["baselines"] * 3
     assert dict(found[0].baselines_ms) == {"eager": 2.5, "compile": 2.0}
     assert not (tmp_path / "runs").exists()
+
+
+async def test_a_line_names_the_baseline_that_was_asked_for_and_is_not_there(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    @dataclass
+    class OnGpu(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        async def hardware(self) -> Hardware:
+            return hardware_profile("H200")
+
+    for evidence, absent in (("autotune", ("max-autotune",)), ("timing", ())):
+        asked = terms.model_copy(update={"evidence": evidence})
+        place = tmp_path / evidence
+        (item,) = await outcomes(files[:1], toy.PROFILE, asked, ground(toy, place, OnGpu()))
+        assert item.against, item.words
+        assert item.absent == absent
+        assert figures([item]).absent == tuple((name, 1) for name in absent)
+        (said,) = (str(cell) for cell in row_cells(item)[-1:])
+        assert ("without max-autotune" in said) is bool(absent)
 
 
 @pytest.mark.parametrize(("evidence", "certified"), [("full", 2), ("timing", 1), ("counters", 1)])

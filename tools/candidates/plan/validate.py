@@ -237,6 +237,22 @@ def is_function_name(name: str) -> bool:
     return name in ("forward", "prepare") or (number != name and number.isdecimal())
 
 
+def weights_read(plan: str) -> dict[str, tuple[str, ...]]:
+    """State-dict names that each of the plan's functions reads, sorted."""
+    return {
+        function.name: tuple(sorted(set(_weights_read(function))))
+        for function in ast.parse(plan).body
+        if isinstance(function, ast.FunctionDef)
+    }
+
+
+def _weights_read(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(value=ast.Name(id="weights"), slice=ast.Constant(value=name)):
+                yield str(name)
+
+
 def _returned_names(prepare: ast.FunctionDef) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for node in _returns(prepare):

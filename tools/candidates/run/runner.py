@@ -17,7 +17,7 @@ import torch
 from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
 from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
-from kernelwright.tools.candidates.plan.validate import parse_plan
+from kernelwright.tools.candidates.plan.validate import parse_plan, weights_read
 from kernelwright.tools.candidates.plan.vocabulary import PART, REFERENCE, TENSOR_MAP
 from kernelwright.tools.candidates.run.arguments import (
     Allocator,
@@ -167,6 +167,7 @@ class PlanRunner:
         """
         if self._prepare is None:
             return
+        self._prepared_from = self._versions(weights)
         prepared = self._run(self._prepare, (weights,), weights)
         assert isinstance(prepared, dict)
         for name, value in prepared.items():
@@ -204,10 +205,27 @@ class PlanRunner:
                     before[name].copy_(value)
             self._namespace["prepared"] = before
 
+    def kept(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What the plan prepared of these weights, as it is now; views of them are left out."""
+        self._keep_up(weights)
+        prepared = self._namespace.get("prepared", {})
+        assert isinstance(prepared, dict)
+        homes = {weight.untyped_storage().data_ptr() for weight in weights.values()}
+        return {n: t for n, t in prepared.items() if t.untyped_storage().data_ptr() not in homes}
+
+    def _keep_up(self, weights: Mapping[str, torch.Tensor]) -> None:
+        if self._prepared_from and self._prepared_from != self._versions(weights):
+            self.prepare_again(weights)
+
+    def _versions(self, weights: Mapping[str, torch.Tensor]) -> list[int]:
+        """Where the weights that `prepare` reads lie, and how often they were written to."""
+        read = [weights[name] for name in self._read_once if name in weights]
+        return [number for weight in read for number in (weight.data_ptr(), weight._version)]
+
     def __call__(
         self, args: Sequence[object], weights: Mapping[str, torch.Tensor]
     ) -> tuple[torch.Tensor, ...]:
-        """Run the plan's `forward`.
+        """Run the plan's `forward`; first `prepare` again, if weights changed since it ran.
 
         Args:
             args: The task's inputs in order, tensors and plain scalars.
@@ -220,6 +238,8 @@ class PlanRunner:
             LaunchRefused: When the plan cannot be carried out.
             DeviceError: When the device reports an error of earlier work.
         """
+        # An export looks as well, so the look is part of every call that is timed.
+        self._keep_up(weights)
         result = self._run(self._forward, args, weights)
         if isinstance(result, torch.Tensor):
             return (result,)
@@ -295,6 +315,8 @@ class PlanRunner:
         self._parts = {int(n.removeprefix(PART)): self._callable(n) for n in names}
         self._forward: Callable[..., object] = forward
         self._prepare: Callable[..., object] | None = prepare if callable(prepare) else None
+        self._read_once = weights_read(self.plan.text).get("prepare", ())
+        self._prepared_from = list[int]()
 
     def _callable(self, name: str) -> Callable[..., object]:
         found = self._namespace[name]

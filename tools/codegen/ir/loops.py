@@ -25,6 +25,8 @@ from enum import StrEnum
 from math import prod
 from typing import Literal, TypeVar
 
+from pydantic import Field
+
 from kernelwright.tools.types import DType, Value
 
 AxisT = TypeVar("AxisT")
@@ -159,7 +161,11 @@ class Store(Value):
 
 
 class Loop(Value):
-    """One fused loop nest; see the module's description."""
+    """One fused loop nest; see the module's description.
+
+    `fixed` names the buffers that hold a weight as the module does: what a kernel makes of one of
+    them alone can be made once, and again when the weight changes.
+    """
 
     name: str
     outer: tuple[Axis, ...]
@@ -167,6 +173,8 @@ class Loop(Value):
     body: tuple[Stmt, ...]
     stores: tuple[Store, ...]
     family: str = "pointwise"
+    # Who asks for it says it; the loop itself is the same.
+    fixed: tuple[str, ...] = Field(default=(), exclude=True)
 
     @property
     def rows(self) -> int:

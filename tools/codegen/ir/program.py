@@ -51,11 +51,14 @@ class Emitted(Value):
     every function carries the prefix it was given, so several can share one file. `plan` holds
     the plan's lines that allocate its temporaries and launch it, without indentation; outputs
     are allocated by whoever puts the plan together, under their buffers' names, and allocations
-    may be moved behind launches that do not take them.
+    may be moved behind launches that do not take them. `once` are lines that read the loop's fixed
+    buffers alone and make the tensors `kept`, which lines of `plan` take.
     """
 
     source: str
     plan: tuple[str, ...]
+    once: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 class Buffer(Value):

@@ -7,6 +7,8 @@ A candidate of many loops is kept small. Networks repeat their layers, so loops 
 under equal strategies are emitted once and launched on other buffers. A file has a bounded number
 of tunables; beyond that the loops with the least time have theirs fixed at the first valid values.
 
+What a loop makes of weights alone stands in the plan's `prepare`.
+
 Every allocation of a loop stands directly before the first of its lines that takes it. A device
 that has nothing to do waits for the host until the first launch, and not after it: what later
 launches alone need is allocated while the device works. Launches keep their order, and so does
@@ -124,7 +126,8 @@ def _nameless(loop: Loop, names: Mapping[str, str]) -> Loop:
         for stmt in loop.body
     )
     stores = tuple(s.model_copy(update={"access": renamed(s.access)}) for s in loop.stores)
-    return loop.model_copy(update={"name": "", "body": body, "stores": stores})
+    fixed = tuple(names[name] for name in loop.fixed)
+    return loop.model_copy(update={"name": "", "body": body, "stores": stores, "fixed": fixed})
 
 
 def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:
@@ -189,6 +192,8 @@ def fixed(emitted: Emitted, header: str, language: LanguageName) -> Emitted:
     return Emitted(
         source=_valued("\n".join(kept), values),
         plan=tuple(_valued(line, values) for line in emitted.plan),
+        once=tuple(_valued(line, values) for line in emitted.once),
+        kept=emitted.kept,
     )
 
 
@@ -238,9 +243,9 @@ def assemble(
     order = tuple(sorted(emitted, key=lambda name: -times[name]))
     emitted = within_budget(emitted, order, emitter.header(), emitter.language)
     lines = {node.name: _launches(node, firsts[node.name], emitted) for node in ours}
-    return Assembled(
-        kernel=_kernel(ours, emitter, emitted), plan="\n".join(_plan(program, lines)) + "\n"
-    )
+    once = [_made_once(node, firsts[node.name], emitted[firsts[node.name].name]) for node in ours]
+    plan = [*_prepare(program, once), *_plan(program, lines)]
+    return Assembled(kernel=_kernel(ours, emitter, emitted), plan="\n".join(plan) + "\n")
 
 
 def _is_ours(node: ProgramNode, choices: Mapping[str, Strategy]) -> bool:
@@ -265,8 +270,45 @@ def _firsts(nodes: Sequence[ProgramNode], chosen: Mapping[str, Strategy]) -> dic
 def _launches(
     node: ProgramNode, first: ProgramNode, emitted: Mapping[str, Emitted]
 ) -> tuple[str, ...]:
-    lines = emitted[first.name].plan
-    return lines if first is node else on_other_buffers(lines, first, node)
+    found = emitted[first.name]
+    lines = found.plan if first is node else on_other_buffers(found.plan, first, node)
+    return (*(f'{name} = prepared["{_own(name, node, first)}"]' for name in found.kept), *lines)
+
+
+def _own(name: str, node: ProgramNode, first: ProgramNode) -> str:
+    """A node's name for what the kernels that it shares make once of its weights."""
+    return node.name + name.removeprefix(first.name)
+
+
+def _made_once(
+    node: ProgramNode, first: ProgramNode, emitted: Emitted
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The lines that make what a node keeps of its weights, under names of its own, and those."""
+    lines = emitted.once if first is node else on_other_buffers(emitted.once, first, node)
+    trees = [ast.parse(line) for line in lines]
+    made = {name for tree in trees for name in _bound(tree)}
+    renaming = _Renaming({name: _own(name, node, first) for name in made})
+    own = tuple(ast.unparse(renaming.visit(tree)) for tree in trees)
+    return own, tuple(_own(name, node, first) for name in emitted.kept)
+
+
+def _prepare(
+    program: Program, made: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]
+) -> Iterator[str]:
+    """The function that makes what is kept of weights; nothing where nothing is."""
+    lines = [line for found, _ in made for line in found]
+    if not lines:
+        return
+    yield "def prepare(weights):"
+    used = frozenset[str]().union(*(_names(ast.parse(line)) for line in lines))
+    for name, target in program.weights:
+        if name in used:
+            yield f'    {name} = weights["{target}"]'
+    yield from (f"    {line}" for line in lines)
+    kept = ", ".join(f'"{name}": {name}' for _, names in made for name in names)
+    yield f"    return {{{kept}}}"
+    yield ""
+    yield ""
 
 
 def _emitted(

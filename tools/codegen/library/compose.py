@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.candidates.plan.validate import validate_plan
 from kernelwright.tools.candidates.plan.vocabulary import RESERVED
+from kernelwright.tools.codegen.library.fixed_weights import without_prepare
 from kernelwright.tools.codegen.lower.operators.library import PLACEMENT, written
 from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.tasks.regions import in_order, keeps_layout
@@ -90,7 +91,7 @@ def compose_in_parts(
         ComposeError: see `compose`.
         ContractError: see `compose`.
     """
-    fitted = {part.of.name: _Fitted.of(part) for part in parts}
+    fitted = {part.of.name: _Fitted.of(part, prepares=False) for part in parts}
     kernel = _kernel(list(fitted.values()))
     functions: list[str] = []
     for number, graph in enumerate(outline.parts):
@@ -103,8 +104,6 @@ def compose_in_parts(
         }
         if at_home:
             text = _Writer(graph, at_home, graph.inputs).plan(list(in_order(graph, at_home)))
-            if not text.startswith("def forward("):
-                raise ComposeError("its plan prepares weights, which parts of a model do not")
             functions.append(text.replace("def forward(", f"def part_{number}(", 1))
     listed = ", ".join(parameters)
     plan = "\n\n".join([*functions, f"def forward({listed}):\n    return reference({listed})\n"])
@@ -135,14 +134,16 @@ class _Fitted:
     prepare: ast.FunctionDef | None
 
     @classmethod
-    def of(cls, part: Part) -> _Fitted:
+    def of(cls, part: Part, *, prepares: bool = True) -> _Fitted:
+        """`prepares`: whether the whole has a `prepare`; else every call does what that does."""
         candidate = part.candidate
         parsed = parse_kernel(candidate.kernel, candidate.language)
         settings = complete_settings(parsed, candidate.settings)
         values = {item.name: str(item.value) for item in settings}
         called = {item.name: f"{part.of.name.lower()}_{item.name}" for item in parsed.functions}
         text = _DECLARED.sub("", _INCLUDE.sub("", candidate.kernel))
-        functions = _functions(candidate.plan, values, called)
+        plan = candidate.plan if prepares else _unprepared(candidate.plan)
+        functions = _functions(plan, values, called)
         return cls(
             name=part.of.name,
             words=f"{part.of.words}, in {len(part.of.regions)} places",
@@ -152,6 +153,13 @@ class _Fitted:
             forward=functions["forward"],
             prepare=functions.get("prepare"),
         )
+
+
+def _unprepared(plan: str) -> str:
+    try:
+        return without_prepare(plan)
+    except ValueError as error:
+        raise ComposeError(str(error)) from None
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:

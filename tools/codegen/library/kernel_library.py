@@ -11,6 +11,7 @@ an option like any other, of a loop called `form`; loops belong to one form each
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -29,6 +30,7 @@ from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
 from kernelwright.tools.codegen.ir.scores import ATTENTION
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.library.attention_forms import SCORED_KINDS, SCORED_PRODUCTS_FORM
+from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
 from kernelwright.tools.codegen.library.forms import (
     CONVOLUTIONS_FORM,
     FOLDED_FORM,
@@ -192,9 +194,13 @@ class Repertoire(Protocol):
 
 
 def repertoire_for(
-    task: Task, hardware: Hardware, emitter: Emitter | None = None
+    task: Task, hardware: Hardware, emitter: Emitter | None = None, *, prepares: bool = True
 ) -> "PlaybookRepertoire":
-    """What the playbook can do for a task, in the device's own language unless another is given."""
+    """What the playbook can do for a task, in the device's own language unless another is given.
+
+    Weights are packed once where a kernel packs them and the plan `prepares`; kernels for several
+    sizes share a plan, and pack in every call.
+    """
     writes = emitter or _emitter(hardware)
 
     def is_ours(program: Program) -> bool:
@@ -212,6 +218,8 @@ def repertoire_for(
         return bool(writes.strategies(loop, hardware))
 
     found = forms(task, more, kinds=kinds, is_ours=is_ours, takes=takes)
+    if prepares and not task.dimensions:
+        found = tuple(replace(one, program=with_fixed_weights(one.program)) for one in found)
     return PlaybookRepertoire(found, writes, hardware)
 
 

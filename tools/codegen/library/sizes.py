@@ -152,7 +152,7 @@ class AllSizes:
 
     def _repertoire(self, sizes: Sizes) -> PlaybookRepertoire:
         if sizes not in self._known:
-            self._known[sizes] = repertoire_for(self._tasks[sizes], self._hardware)
+            self._known[sizes] = repertoire_for(self._tasks[sizes], self._hardware, prepares=False)
         return self._known[sizes]
 
     def _names(self, choices: Mapping[str, str]) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ class Inspection:
         prepare: brings what the candidate prepared up to date with them.
         seed: of the values that change; which calls are looked at follows from nothing.
         harsh: distributions that the candidate was right on before, the one to begin with first.
+        prepared: what it prepared, by name; no call may write there.
         spoil: overwrites what earlier calls left in memory that the next one will be given; a
             look's own preparations would do so by chance, and set it apart from other samples.
     """
@@ -62,11 +63,13 @@ class Inspection:
         prepare: Callable[[], None],
         seed: int,
         harsh: Sequence[str] = (),
+        prepared: Callable[[], Mapping[str, Tensor]] = dict,
         spoil: Callable[[], None] | None = None,
     ) -> None:
         self._runtime = runtime
         self._weights = weights
         self._prepare = prepare
+        self._prepared = prepared
         self._spoil = spoil
         self._values = random.Random(seed)
         self._chance = random.SystemRandom()
@@ -106,7 +109,10 @@ class Inspection:
             self._draw_weights()
             named = {f"input {n}": t for n, t in numbered(tensors(arguments)).items()}
             fixed = {n: t for n, t in self._weights.items() if n not in self._runtime.mutated}
-            self._prints = Fingerprints(named | {f"weight {n!r}": t for n, t in fixed.items()})
+            named |= {f"weight {n!r}": t for n, t in fixed.items()}
+            if self._runtime.rules.has(Defence.INPUTS_UNCHANGED):
+                named |= self._prepared()
+            self._prints = Fingerprints(named)
         self._outputs = None
         if self._spoil is not None:
             self._spoil()

@@ -13,7 +13,8 @@ failing.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Literal
 
@@ -245,6 +246,16 @@ class SpoiltMemory:
         if self._ready and self._ready[0].shape == made.shape and self._ready[0].dtype == dtype:
             return self._ready.pop(0)
         return made
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is asked for inside is none of a call's: it stays, as what is prepared does."""
+        asked, ready = self._asked, self._ready
+        self._asked, self._ready = [], []
+        try:
+            yield
+        finally:
+            self._asked, self._ready = asked, ready
 
     def spoil(self) -> None:
         """Poison what the next call will be given, as far as the device has room for it."""

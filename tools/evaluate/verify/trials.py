@@ -81,6 +81,14 @@ def untouched(far: Fingerprints) -> None:
         )
 
 
+def prepared_unchanged(prepared: Fingerprints) -> None:
+    """What was prepared of weights is no place to keep answers in."""
+    if changed := prepared.changed():
+        raise RejectedError(
+            Verdict.CHEATING, f"a call wrote to {changed[0]}: something is kept between calls"
+        )
+
+
 def shaped(outputs: Sequence[Tensor], wanted: Sequence[TensorSpec]) -> None:
     """RejectedError unless there are as many outputs as wanted, of those shapes and types."""
     if len(outputs) != len(wanted):
@@ -178,6 +186,12 @@ def plan_runner(
         )
     except (ContractError, LaunchRefused, DeviceError) as error:
         raise rejection(error) from error
+
+
+def prepared_by(runner: Runner, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a plan made of weights beforehand, by the names that it is told by."""
+    kept = runner.kept(weights) if isinstance(runner, PlanRunner) else {}
+    return {f"prepared {name!r}": tensor for name, tensor in kept.items()}
 
 
 class Trials:
@@ -346,6 +360,7 @@ class Trials:
         kept_here = {f"input {n}": t for n, t in numbered(tensors(pristine)).items()}
         kept_here |= {f"weight {name!r}": t for name, t in live.items()}
         far = Fingerprints(kept_here) if self._has(Defence.INPUTS_UNCHANGED) else None
+        prepared = Fingerprints(prepared_by(self._runner, self._weights)) if far else None
         self._memory.begin(recycling=self._recycled)
         outputs, returned = self._attempt(self._outputs)
         with small_steps():
@@ -355,6 +370,8 @@ class Trials:
                 inputs_unchanged(self._placed, pristine)
                 weights_unchanged(self._weights, live, self._runtime.mutated)
                 untouched(far)
+            if prepared is not None:
+                prepared_unchanged(prepared)
             if self._has(Defence.EXACT_RESULT):
                 shaped(outputs, self._runtime.task.outputs)
             if self._runtime.device == "cpu" and self._has(Defence.LATE_CHANGES):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.evaluate.finalists import impossible
+from kernelwright.tools.evaluate.findings import PREPARED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.profiling.coverage import coverage
@@ -31,7 +32,7 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_first
-from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
+from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner, prepared_by
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.evaluate.worker.comparing import Comparing, Steps, TaskRuntime
 from kernelwright.tools.languages import load_candidate
@@ -228,7 +229,8 @@ class Ladder:
         weights = {name: value.clone() for name, value in runtime.reference.weights().items()}
         self._steps.candidate_runs("the candidate prepares")
         watch = stopwatch(runtime.device)
-        prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
+        with memory.aside():
+            prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
 
         def plain(arguments: Sequence[Argument]) -> object:
             return runner(arguments, weights)
@@ -242,12 +244,18 @@ class Ladder:
         self._steps.begin("coverage")
         share, method = self._coverage(weights)
         self._steps.begin("time alone")
+
+        def prepares() -> None:
+            with memory.aside():
+                runner.prepare_again(weights)
+
         inspection = Inspection(
             runtime,
             weights,
-            lambda: runner.prepare_again(weights),
+            prepares,
             self._request.seed,
             harsh=self._proof.others,
+            prepared=lambda: prepared_by(runner, weights),
             spoil=memory.spoil,
         )
         call = inspection.watching(plain)
@@ -269,7 +277,9 @@ class Ladder:
             host=self._task_runtime.runtime.reference.host,
         )
         runner.prepare(weights)
-        return coverage(lambda: runner(inputs, weights), runner, device)
+        share, method = coverage(lambda: runner(inputs, weights), runner, device)
+        # No time counts what is done once, so whoever reads one is told.
+        return share, f"{method}, {PREPARED}" if runner.kept(weights) else method
 
     def _timed(
         self,

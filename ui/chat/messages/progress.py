@@ -21,6 +21,7 @@ from kernelwright.graphs.run_view.events import (
     floor_words,
     milliseconds,
     of_floor,
+    of_roof,
     one_line,
     ratio,
     seconds,
@@ -249,6 +250,8 @@ def _rows(summary: Summary, best: BestSummary, view: RunView) -> list[tuple[str,
     if not compared and best.speedup_vs_eager is not None:
         rows.append(("against eager", ratio(best.speedup_vs_eager)))
     rows += [("the floor", of_floor(best.floor_fraction))]
+    if best.roof_fraction is not None:
+        rows += [("the roof", of_roof(best.roof_fraction, best.roof))]
     if best.error_ratio is not None:
         rows.append(("error", f"{best.error_ratio:.2f} times PyTorch's own"))
     rows += [("precision", best.precision), ("checked by", best.method)]

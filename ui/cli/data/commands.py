@@ -132,6 +132,7 @@ class Evidence(StrEnum):
 
     FULL = "full"
     TIMING = "timing"
+    AUTOTUNE = "autotune"
     COUNTERS = "counters"
 
 

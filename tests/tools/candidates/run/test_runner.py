@@ -255,3 +255,21 @@ async def test_a_plan_sees_no_builtins(make_runner) -> None:
     # It cannot say this name either; torch needs it to be there (see `run.imports`).
     assert set(space["__builtins__"]) == {"__import__"}
     assert "open" not in space
+
+
+async def test_a_weight_that_changed_between_calls_is_prepared_again(make_runner) -> None:
+    plan = (
+        'def prepare(weights):\n    return {"twice": aten.mul(weights["w"], 2.0)}\n'
+        'def forward(x):\n    return aten.add(x, prepared["twice"])\n'
+    )
+    runner = await make_runner(plan)
+    weights = {"w": torch.ones(4)}
+    runner.prepare(weights)
+    before = runner.kept(weights)["twice"].data_ptr()
+    weights["w"].mul_(3)  # in place, as an optimiser does
+    (y,) = runner((torch.zeros(4),), weights)
+    assert torch.equal(y, torch.full((4,), 6.0))
+    # A graph may have captured where it lies.
+    assert runner.kept(weights)["twice"].data_ptr() == before
+    (y,) = runner((torch.zeros(4),), {"w": torch.full((4,), 5.0)})
+    assert torch.equal(y, torch.full((4,), 10.0))

@@ -191,6 +191,7 @@ async def test_workers_that_stand_by_can_read_what_was_built_and_are_taken_first
         ("full", 3.0, ()),
         ("timing", 3.0, ("graph", "compile-graph", "max-autotune")),
         ("timing", 0.2, ("max-autotune",)),
+        ("autotune", 3.0, ("graph", "compile-graph")),
     ],
 )
 async def test_baselines_that_nobody_compares_with_are_named(
@@ -202,7 +203,9 @@ async def test_baselines_that_nobody_compares_with_are_named(
     eager = Baseline(name="eager", measurement=timed(eager_ms))
     known.remember(rows, Baselines(items=(eager,)))
     assert known.left_out(rows) == left_out
-    assert ("max-autotune" in known.to_compare(rows, "certify")) == (evidence == "full")
+    assert ("max-autotune" in known.to_compare(rows, "certify")) == (
+        evidence in ("full", "autotune")
+    )
     without = Baseline(name="max-autotune", failure="left out")
     known.remember(rows, Baselines(items=(eager, without)))
     assert known.to_compare(rows, "certify") == ("eager",)
@@ -374,6 +377,8 @@ async def test_a_baseline_that_could_not_be_made_is_among_what_was_not_verified(
     certification = Certification(shop, known, Builder(shop))
     told = certification._without_failures(rows, right).verification.not_verified
     assert told == (words,)
+    late = certification._without_failures(rows, right, ("eager", "max-autotune")).verification
+    assert late.not_verified[1:] == ("faster than max-autotune, which was not made in time",)
     wrong = Verification(verdict=Verdict.WRONG_RESULT, reason="2 for 1")
     found = certification._without_failures(rows, Evaluation(candidate="c1", verification=wrong))
     assert found.verification.not_verified == ()

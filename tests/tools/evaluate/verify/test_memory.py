@@ -111,3 +111,15 @@ def test_a_timed_call_finds_nothing_that_an_earlier_one_left(dtype: torch.dtype)
         del given
         memory.spoil()
     assert not any(map(any, found[1:]))
+
+
+def test_what_is_prepared_between_samples_is_not_taken_for_a_call() -> None:
+    memory = SpoiltMemory("cpu")
+    memory.empty((9,), torch.float32, torch.device("cpu"))
+    memory.spoil()
+    with memory.aside():
+        kept = memory.empty((9,), torch.float32, torch.device("cpu")).fill_(1.0)
+    found = memory.empty((9,), torch.float32, torch.device("cpu"))
+    assert bool(found.isnan().all())
+    memory.spoil()
+    assert bool((kept == 1.0).all())

@@ -10,7 +10,10 @@ What two scaled parts cannot say is found and repaired: results of rows and colu
 infinity or NaN, and results so small against what was multiplied that factors far below their
 row's largest decide them, are summed from the factors themselves. The repair is slow, and exact.
 
-Not here: factors in float64, and weights packed once instead of in every call.
+A factor that is a weight as it lies is packed once, and again when it changes: its passes stand
+apart (`Emitted.once`).
+
+Not here: factors in float64.
 """
 
 from __future__ import annotations
@@ -65,6 +68,8 @@ _WARPS_AT_ONCE, _BLOCKS_AT_ONCE, _MOST_SHARES = 32, 6, 64
 # Positions that are added in one chain. On an H200 the chain of 131,072 was 2.2e-6 off where parts
 # of it were 4e-7 off, and one of 524,288 missed the judge's bound (6.8 times PyTorch's error).
 LONGEST = 32768
+# Of what the passes make of a factor, what the product reads.
+_LEFT_BEHIND = ("image", "short", "exponents")
 # Statements of an epilogue that may stand once a result.
 _LIGHT_EPILOGUE = 8
 # What both factors' images may take of the device's memory.
@@ -77,7 +82,8 @@ class Packed:
     """A factor as the packing passes see it.
 
     `shares` is how many jobs look for the largest magnitude of one row, `blocks` how many blocks
-    that makes. `wide` prints as many neighbours along the depth as one access moves.
+    that makes. `wide` prints as many neighbours along the depth as one access moves. One that is
+    `fixed` is packed once.
     """
 
     name: str
@@ -89,6 +95,7 @@ class Packed:
     blocks: int
     wide: Printed
     narrow: Printed
+    fixed: bool = False
 
     @property
     def sides(self) -> int:
@@ -125,7 +132,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             mechanism="Rows and columns are scaled by powers of two and split into two fp16 parts, "
             "written as ready images of shared memory; mma.sync adds three products of parts, "
             "promoted to float32 totals at short intervals. Results that the parts cannot give "
-            "are summed from the factors themselves.",
+            f"are summed from the factors themselves.{packed_once(case, contraction)}",
             reason="Tensor cores do three fp16 products in less time than ordinary cores do one "
             "in float32, and promotion keeps the error at float32's own.",
             category="arithmetic",
@@ -139,11 +146,20 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
     ]
 
 
+def packed_once(case: Case, contraction: Contraction) -> str:
+    """A sentence for a mechanism where a factor is packed once."""
+    once = is_fixed(case, contraction.left) or is_fixed(case, contraction.right)
+    return " A weight is packed once, and again when it changes." if once else ""
+
+
 def packing_ms(case: Case, contraction: Contraction) -> float:
-    """Both passes: factors read twice, parts written and read."""
+    """Both passes of every call: factors read twice, parts written and read."""
     read = loop_bytes(case.loop)[0]
-    elements = contraction.batches * contraction.k * (contraction.m + contraction.n)
-    return (2 * read + 8 * elements) / (case.hardware.bandwidth_gb_s * 0.85e6)
+    sides = ((contraction.left, contraction.m), (contraction.right, contraction.n))
+    packed = sum(extent for operand, extent in sides if not is_fixed(case, operand))
+    both = contraction.m + contraction.n
+    moved = 2 * read + 8 * contraction.batches * contraction.k * both
+    return moved * packed / both / (case.hardware.bandwidth_gb_s * 0.85e6)
 
 
 def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
@@ -182,20 +198,15 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     )
     rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
     tiles = f"ceil_div({contraction.m}, {rows}) * ceil_div({contraction.n}, {columns})"
-    launches = [
-        magnitude_launch(prefix, left, right),
-        image_launch(contraction, prefix, (left, rows), (right, columns)),
-        Launch(
-            kernel=f"{prefix}_mma",
-            grid=f"{contraction.batches} * {tiles}",
-            block=tunables.named("{WARPS} * 32"),
-            shared=tunables.named(f"{{STAGES}} * ({rows} + {columns}) * {4 * _STEP}"),
-        ),
-    ]
+    product = Launch(
+        kernel=f"{prefix}_mma",
+        grid=f"{contraction.batches} * {tiles}",
+        block=tunables.named("{WARPS} * 32"),
+        shared=tunables.named(f"{{STAGES}} * ({rows} + {columns}) * {4 * _STEP}"),
+    )
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, left, right)]
-    text, plan = complete(source, arguments, launches)
-    lines = packing_allocations(contraction, prefix, (left, rows), (right, columns))
-    return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+    factors = ((left, rows), (right, columns))
+    return with_packing(contraction, prefix, factors, source, arguments, [product])
 
 
 def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
@@ -248,7 +259,13 @@ def packed_factor(
         blocks=groups * shares if turned else -(-sides * shares // 8),
         wide=printed(along="depth", width=width),
         narrow=printed(along="depth", width=1),
+        fixed=is_fixed(case, operand),
     )
+
+
+def is_fixed(case: Case, operand: Operand) -> bool:
+    """Whether a factor is a weight as it lies."""
+    return operand.access is not None and operand.access.buffer in case.loop.fixed
 
 
 def packing_arguments(prefix: str, *factors: Packed) -> list[Argument]:
@@ -318,6 +335,51 @@ def image_launch(contraction: Contraction, prefix: str, *factors: tuple[Packed, 
     """The pass that splits and packs; each factor with its side of the tile, as plan text."""
     panels = " + ".join(_panels(factor, tile) for factor, tile in factors)
     return Launch(f"{prefix}_pack", f"({panels}) * {-(-contraction.k // _STEP)}", "256")
+
+
+def with_packing(
+    contraction: Contraction,
+    prefix: str,
+    factors: Sequence[tuple[Packed, str]],
+    source: str,
+    arguments: Sequence[Argument],
+    launches: Sequence[Launch],
+    lines: Sequence[str] = (),
+) -> Emitted:
+    """A product's kernels and launches behind the passes that pack its factors.
+
+    Args:
+        contraction: the product.
+        prefix: of its kernels.
+        factors: those that are packed, each with its side of the tile as plan text.
+        source: skeletons of all kernels.
+        arguments: what kernels may be given.
+        launches: those of the product.
+        lines: of the plan, which make room for what else they need.
+    """
+    once = [one for one in factors if one[0].fixed]
+    always = [one for one in factors if not one[0].fixed]
+    first = _passes(contraction, f"{prefix}_once", once)
+    text, plan = complete(
+        source, arguments, [*first, *_passes(contraction, prefix, always), *launches]
+    )
+    room = packing_allocations(contraction, prefix, *always)
+    kept = (f"{prefix}_{one.name}_{what}" for one, _ in once for what in _LEFT_BEHIND)
+    return Emitted(
+        source=INCLUDE + text,
+        plan=(*room, *lines, *plan[len(first) :]),
+        once=(*packing_allocations(contraction, prefix, *once), *plan[: len(first)]),
+        kept=tuple(kept),
+    )
+
+
+def _passes(
+    contraction: Contraction, prefix: str, factors: Sequence[tuple[Packed, str]]
+) -> list[Launch]:
+    if not factors:
+        return []
+    largest = magnitude_launch(prefix, *(factor for factor, _ in factors))
+    return [largest, image_launch(contraction, prefix, *factors)]
 
 
 def _panels(factor: Packed, tile: str) -> str:

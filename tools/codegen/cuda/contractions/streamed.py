@@ -27,17 +27,14 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
-from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
     Packed,
-    image_launch,
     leaving,
-    magnitude_launch,
     packed_factor,
-    packing_allocations,
     packing_arguments,
     takes,
+    with_packing,
 )
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
@@ -45,7 +42,6 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
     Launch,
     Tunables,
-    complete,
     render,
 )
 from kernelwright.tools.codegen.cuda.printing.printing import decoded
@@ -107,7 +103,19 @@ class Factors:
 
 
 def factors_of(case: Case, contraction: Contraction, printer: ElementPrinter) -> Factors | None:
-    """The larger factor streamed if it can be, else the other one; None where neither can."""
+    """The larger factor streamed if it can be, else the other one; None where neither can.
+
+    Where one of them is packed once, whichever way takes less.
+    """
+    ways = _ways(case, contraction, printer)
+    if any(one.packed.fixed for one in ways):
+        return min(ways, key=lambda one: _whole_ms(case, contraction, one))
+    return ways[0] if ways else None
+
+
+def _ways(case: Case, contraction: Contraction, printer: ElementPrinter) -> list[Factors]:
+    """Factors that can be streamed, the larger one first."""
+    found = []
     sides = [(contraction.left, "row", contraction.m), (contraction.right, "column", contraction.n)]
     for operand, side, extent in sorted(sides, key=lambda one: -one[2]):
         along_depth = _runs_along_depth(contraction, operand, side)
@@ -115,8 +123,13 @@ def factors_of(case: Case, contraction: Contraction, printer: ElementPrinter) ->
             continue
         other = contraction.right if side == "row" else contraction.left
         streamed = _streamed(printer, contraction, operand, side, extent, along_depth=along_depth)
-        return Factors(streamed, packed_factor(case, contraction, printer, other))
-    return None
+        found.append(Factors(streamed, packed_factor(case, contraction, printer, other)))
+    return found
+
+
+def _whole_ms(case: Case, contraction: Contraction, found: Factors) -> float:
+    best = _ordered(case, contraction, found, split=False)[0]
+    return _product_ms(case, contraction, found, best) + _packing_ms(case, contraction, found)
 
 
 def _runs_along_depth(contraction: Contraction, operand: Operand, side: str) -> bool | None:
@@ -171,12 +184,19 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
 
 
 def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
+    found = _found(case, contraction, ElementPrinter(case.loop, contraction))
+    once = found.packed.fixed
     whole = Strategy(
         name=STREAMED,
         title=_TITLE,
         mechanism="Only the smaller factor is scaled, split into two fp16 parts and packed. The "
         "larger one is copied as it lies; warpgroups split what they read of it into registers, "
-        "with a power of two for every 64 positions, and multiply it by three products of wgmma.",
+        "with a power of two for every 64 positions, and multiply it by three products of wgmma."
+        if not once
+        else "The weight is scaled, split into two fp16 parts and packed once, and again when it "
+        "changes. The other factor is copied as it lies; warpgroups split what they read of it "
+        "into registers, with a power of two for every 64 positions, and multiply it by three "
+        "products of wgmma.",
         reason="Passes over a large factor would read and write it three times more than the "
         "product needs, and its numbers are split while tensor cores multiply others.",
         category="memory",
@@ -185,7 +205,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
         compute="split products by warpgroups",
         parallel="persistent tiles",
         efficiency=0.85,
-        launches=3,
+        launches=1 if once else 3,
         rounds_factors=contraction.is_tf32,
     )
     splits = splits_of(case, contraction)
@@ -196,7 +216,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             "name": STREAMED_SPLITS,
             "title": f"{_TITLE}; long sums in parts",
             "parallel": "split sums",
-            "launches": 4,
+            "launches": whole.launches + 1,
         }
     )
     return [parts] if contraction.k > LONGEST else [parts, whole]
@@ -254,7 +274,9 @@ def _results(contraction: Contraction) -> int:
 
 
 def _packing_ms(case: Case, contraction: Contraction, found: Factors) -> float:
-    """The smaller factor read twice, its parts written."""
+    """The smaller factor read twice, its parts written; nothing where that is done once."""
+    if found.packed.fixed:
+        return 0.0
     elements = contraction.batches * contraction.k * found.packed.extent
     return 12.0 * elements / (case.hardware.bandwidth_gb_s * _MEMORY * 1e6)
 
@@ -317,16 +339,10 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     across = tunables.named("{TILE} % 1000")
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, found.packed)]
     arguments += _part_arguments(prefix) if split else []
-    launches = [
-        magnitude_launch(prefix, found.packed),
-        image_launch(contraction, prefix, (found.packed, across)),
-        *_launches(case, contraction, found, tunables, prefix, split=split),
-    ]
-    text, plan = complete(source, arguments, launches)
-    lines = packing_allocations(contraction, prefix, (found.packed, across))
-    if split:
-        lines += _part_allocations(contraction, found, tunables, prefix)
-    return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+    launches = _launches(case, contraction, found, tunables, prefix, split=split)
+    lines = _part_allocations(contraction, found, tunables, prefix) if split else []
+    factors = ((found.packed, across),)
+    return with_packing(contraction, prefix, factors, source, arguments, launches, lines)
 
 
 @dataclass(frozen=True)

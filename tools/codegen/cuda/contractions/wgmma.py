@@ -17,24 +17,21 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily
-from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
-    image_launch,
     leaving,
-    magnitude_launch,
     packed,
-    packing_allocations,
+    packed_once,
     packing_arguments,
     packing_ms,
     takes_whole,
+    with_packing,
 )
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of, tiles_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
     Tunables,
-    complete,
     render,
 )
 from kernelwright.tools.codegen.ir import Emitted, Strategy
@@ -78,7 +75,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             mechanism="Rows and columns are scaled by powers of two and split into two fp16 parts, "
             "written as ready images of shared memory. Persistent blocks fetch images by bulk "
             "copies while warpgroups multiply parts straight from shared memory, promoted to "
-            "float32 totals every 64 positions.",
+            f"float32 totals every 64 positions.{packed_once(case, contraction)}",
             reason="Three fp16 products at Hopper's full rate take a fifth of the time of one in "
             "float32 on ordinary cores, and promotion keeps the error at float32's own.",
             category="arithmetic",
@@ -152,15 +149,10 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         direct=ways.direct,
     )
     rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
-    launches = [
-        magnitude_launch(prefix, left, right),
-        image_launch(contraction, prefix, (left, rows), (right, columns)),
-        _launch(case, contraction, tunables, f"{prefix}_wgmma"),
-    ]
+    launches = [_launch(case, contraction, tunables, f"{prefix}_wgmma")]
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, left, right)]
-    text, plan = complete(source, arguments, launches)
-    lines = packing_allocations(contraction, prefix, (left, rows), (right, columns))
-    return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+    factors = ((left, rows), (right, columns))
+    return with_packing(contraction, prefix, factors, source, arguments, launches)
 
 
 def _shared_bytes() -> str:

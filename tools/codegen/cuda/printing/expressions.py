@@ -179,6 +179,7 @@ def _integral(stmt: Stmt) -> bool:
 
 _PARAMETERS = "@parameters@"
 _KERNEL = re.compile(r'(?=^extern "C" )', re.MULTILINE)
+_COMMENT = re.compile(r"//.*")
 _NAME = re.compile(r"(\w+)\(@parameters@\)")
 
 
@@ -275,7 +276,8 @@ def complete(
     for part in _KERNEL.split(source):
         named = _NAME.search(part)
         if named is not None:
-            used = [a for a in arguments if re.search(rf"\b{re.escape(a.name)}\b", part)]
+            code = _COMMENT.sub("", part)  # whose words are no names
+            used = [a for a in arguments if re.search(rf"\b{re.escape(a.name)}\b", code)]
             part = part.replace(_PARAMETERS, ", ".join(a.declaration for a in used))
             passed[named.group(1)] = "".join(f"{a.passed}, " for a in used).strip()
         parts.append(part)

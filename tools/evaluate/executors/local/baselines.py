@@ -21,7 +21,7 @@ from kernelwright.tools.evaluate.messages import (
     BaselineRequest,
     RehearseRequest,
 )
-from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY, Defence
+from kernelwright.tools.evaluate.rules import AUTOTUNED, CERTIFY, GRAPHS, LIBRARY, Defence
 from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
 from kernelwright.tools.languages.base.compile import cache_folder
@@ -71,7 +71,6 @@ STANDARD = {
     "cpu": ("eager", "compile"),
     "cuda": ("eager", "compile", "graph", "compile-graph"),
 }
-CERTIFY = {"cpu": (), "cuda": ("max-autotune",)}
 # With evidence of timing alone max-autotune costs more than all the rest of a certification. And a
 # graph takes away only the gaps between launches, of which there is little in a long forward.
 _LAUNCHES_MATTER_MS = 1.0
@@ -141,7 +140,7 @@ class KnownBaselines:
         if effort == "screen" or known is None:
             return ()
         names = tuple(item.name for item in known.items if item.measurement is not None)
-        if effort == "certify" and self._shop.rules.evidence == "full":
+        if effort == "certify" and self._shop.rules.evidence in AUTOTUNED:
             # One that was remembered without a time was left out, or could not be made.
             names += tuple(n for n in CERTIFY[self._shop.device] if known.named(n) is None)
         return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
@@ -152,7 +151,7 @@ class KnownBaselines:
             return ()
         device, known = self._shop.device, self.of(task) or Baselines(items=())
         graphs = [name for name in self._standard if self._is_left_out(known, name)]
-        return (*graphs, *CERTIFY[device])
+        return (*graphs, *(() if self._shop.rules.evidence in AUTOTUNED else CERTIFY[device]))
 
     def _is_left_out(self, known: Baselines, name: str) -> bool:
         eager = known.named("eager")

@@ -8,6 +8,7 @@ can be read.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
@@ -32,7 +33,7 @@ from kernelwright.tools.evaluate.messages import (
 )
 from kernelwright.tools.evaluate.profiling.local import Standby, not_profiled, profile_here
 from kernelwright.tools.evaluate.profiling.sanitizers import sanitized, sanitized_here, taken
-from kernelwright.tools.evaluate.rules import Defence, fresh_seed
+from kernelwright.tools.evaluate.rules import CERTIFY, Defence, fresh_seed
 from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.evaluate.sandbox.keeper import Keeper
 from kernelwright.tools.evaluate.sandbox.worker import accompanied, evaluation_of, isolated
@@ -172,13 +173,18 @@ class Certification:
             seed = self._shop.fresh_seed(request.task, request.candidate.id)
             again = request.model_copy(update={"seed": seed})
             evaluation = cautious(evaluation, await self._fresh(again))
-        evaluation = self._without_failures(request.task, evaluation)
+        evaluation = self._without_failures(request.task, evaluation, request.compare_to)
         evaluation = await self._hold_out(request, evaluation)
         return await self._sanitize(request, evaluation)
 
-    def _without_failures(self, task: Task, found: Evaluation) -> Evaluation:
+    def _without_failures(
+        self, task: Task, found: Evaluation, asked: Sequence[str] = ()
+    ) -> Evaluation:
         """A finalist that is ahead of all that was timed is not ahead of what could not be."""
-        missing = self._baselines.failures(task)
+        beside = {item.baseline for item in found.comparisons}
+        absent = {*asked} & {*CERTIFY[self._shop.device]} - beside
+        late = (f"faster than {name}, which was not made in time" for name in absent)
+        missing = (*self._baselines.failures(task), *late)
         if found.verdict is not Verdict.CORRECT or not missing:
             return found
         checked = found.verification

@@ -11,7 +11,6 @@ from pathlib import Path
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities, Executor
 from kernelwright.tools.evaluate.executors.local.baselines import (
-    CERTIFY,
     STANDARD,
     Compiling,
     KnownBaselines,
@@ -28,7 +27,7 @@ from kernelwright.tools.evaluate.messages import (
     OutlineSeen,
     RecordRequest,
 )
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import CERTIFY, Rules
 from kernelwright.tools.evaluate.sandbox.device_queue import Lease
 from kernelwright.tools.evaluate.sandbox.keeper import Spares
 from kernelwright.tools.evaluate.sandbox.walls import standing

@@ -1,6 +1,7 @@
 """Modules with products, from the traced file to what the emulated tensor cores return."""
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import torch
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.ir import Emitted
-from kernelwright.tools.codegen.library.kernel_library import repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, repertoire_for
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
@@ -32,6 +33,22 @@ class Model(torch.nn.Module):
 
 def get_inputs():
     return [torch.randn(33, 72){type}, torch.randn(33, 40){type}]
+"""
+ALIKE = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = torch.nn.Linear(72, 72)
+        self.second = torch.nn.Linear(72, 72)
+
+    def forward(self, x):
+        return torch.relu(self.second(torch.relu(self.first(x))))
+
+def get_inputs():
+    return [torch.randn(33, 72)]
 """
 TYPES = {
     "split_mma": "",
@@ -74,16 +91,81 @@ async def test_a_module_computes_what_it_says(
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
     assert isinstance(built, Built), built
 
-    settings = complete_settings(parse_kernel(draft.kernel, "cuda"))
-    chosen = {one.name: int(one.value) for one in settings}
-    playable = Playable(Emitted(source=draft.kernel, plan=()), chosen)
-    toolbox.compile_emulated([playable], tmp_path)
-    names = toolbox.Emulated(ctypes.CDLL(str(playable.library[0])), {}, chosen).names()
+    played = _played(toolbox, draft, tmp_path)
     space: dict = {}
     exec(source, space)
     model, (x, y) = space["Model"](), space["get_inputs"]()
-    names["weights"] = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    exec(draft.plan, names)
+    got = played({name: tensor.detach() for name, tensor in model.state_dict().items()}, x, y)
     wanted = model.double()(x.double(), y.double())
     eps = torch.finfo(x.dtype).eps
-    torch.testing.assert_close(names["forward"](x, y).double(), wanted, rtol=4 * eps, atol=4 * eps)
+    torch.testing.assert_close(got.double(), wanted, rtol=4 * eps, atol=4 * eps)
+
+
+Played = Callable[..., torch.Tensor]
+
+
+def _played(toolbox: SimpleNamespace, draft: LibraryDraft, folder: Path) -> Played:
+    """The draft on the emulator: called with weights, which are prepared every time, and inputs."""
+    settings = complete_settings(parse_kernel(draft.kernel, "cuda"))
+    chosen = {one.name: int(one.value) for one in settings}
+    playable = Playable(Emitted(source=draft.kernel, plan=()), chosen)
+    toolbox.compile_emulated([playable], folder)
+    names = toolbox.Emulated(ctypes.CDLL(str(playable.library[0])), {}, chosen).names()
+    exec(draft.plan, names)
+
+    def played(weights: dict[str, torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+        names["weights"] = weights
+        names["prepared"] = names["prepare"](weights) if "prepare" in names else None
+        result: torch.Tensor = names["forward"](*inputs)
+        return result
+
+    return played
+
+
+@pytest.mark.parametrize(
+    "strategy", ["streamed_wgmma", pytest.param("split_wgmma", marks=pytest.mark.exhaustive)]
+)
+def test_layers_that_share_kernels_pack_their_own_weights_once(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path, strategy: str
+) -> None:
+    task = trace(ALIKE, "/tmp/layers.py", TracePolicy())
+    assert isinstance(task, Task), task
+    repertoire = repertoire_for(task, small_device)
+    loops = [one.loop for one in repertoire.options() if one.strategy.name == strategy]
+    draft = repertoire.draft({"form": "products", **dict.fromkeys(loops, strategy)})
+    prepare, forward = draft.plan.split("def forward")
+    assert prepare.count("_once_pack") == 2
+    assert "_once_" not in forward
+    assert draft.kernel.count("_wgmma(" if strategy == "split_wgmma" else "_streamed(") == 1
+    played = _played(toolbox, draft, tmp_path)
+    space: dict = {}
+    exec(ALIKE, space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    with torch.no_grad():
+        got = played(dict(model.state_dict()), x)
+        torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=4e-7, atol=4e-7)
+
+
+DEEP = ALIKE.replace(
+    "self.first = torch.nn.Linear(72, 72)", "self.first = torch.nn.Linear(1040, 72)"
+)
+DEEP = DEEP.replace("torch.randn(33, 72)", "torch.randn(33, 1040)")
+
+
+@pytest.mark.exhaustive
+def test_long_sums_in_parts_take_a_weight_that_was_packed_once(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+) -> None:
+    task = trace(DEEP, "/tmp/layers.py", TracePolicy())
+    assert isinstance(task, Task), task
+    repertoire, way = repertoire_for(task, small_device), "streamed_wgmma_splits"
+    loops = [one.loop for one in repertoire.options() if one.strategy.name == way]
+    assert len(loops) == 1
+    draft = repertoire.draft({"form": "products", loops[0]: way})
+    played = _played(toolbox, draft, tmp_path)
+    space: dict = {}
+    exec(DEEP, space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    with torch.no_grad():
+        got = played(dict(model.state_dict()), x)
+        torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=4e-7, atol=4e-7)

@@ -1,0 +1,104 @@
+"""Only a weight as the module holds it is packed once, and a plan can do without."""
+
+import pytest
+import torch
+
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.candidates.plan import validate_plan
+from kernelwright.tools.codegen.library.fixed_weights import without_prepare
+from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, repertoire_for
+from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Task, TracePolicy
+
+FILE = """
+import torch
+import torch.nn.functional as F
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2048, 1024)
+        self.register_buffer("seen", torch.zeros(1024, 2048))
+
+    def forward(self, x):
+        {forward}
+
+
+def get_inputs():
+    return [torch.randn({rows}, 2048)]
+"""
+PLAIN = "return F.relu(self.layer(x))"
+
+
+def drafted(
+    forward: str, strategy: str = "split_wgmma", *, rows: int = 256, prepares: bool = True
+) -> LibraryDraft:
+    text = FILE.format(forward=forward, rows=rows)
+    task = trace(text, "/tmp/layer.py", TracePolicy())
+    assert isinstance(task, Task), task
+    found = repertoire_for(task, hardware_profile("H200"), prepares=prepares)
+    loops = {one.loop for one in found.options() if one.strategy.name == strategy}
+    assert loops
+    return found.draft({"form": "products", **dict.fromkeys(loops, strategy)})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rows"),
+    [("split_wgmma", 256), ("split_mma", 256), ("streamed_wgmma", 256),
+     ("streamed_wgmma_splits", 64)],
+)  # fmt: skip
+def test_a_layer_packs_its_weight_in_prepare(strategy: str, rows: int) -> None:
+    draft = drafted(PLAIN, strategy, rows=rows)
+    plan = validate_plan(draft.plan, parse_kernel(draft.kernel, "cuda"))
+    assert plan.prepared is not None
+    assert sum("image" in name for name in plan.prepared) == 1
+    # The bias and the input are none of its business.
+    prepare = draft.plan.partition("def forward")[0]
+    assert '"layer.weight"' in prepare
+    assert '"layer.bias"' not in prepare
+    assert '"prepared' not in prepare
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return F.linear(x, self.layer.weight * 2)",
+        "return F.linear(x, torch.tril(self.layer.weight))",
+        "self.seen.add_(1); return F.linear(x, self.seen)",
+        "return x @ x.t()",
+    ],
+)
+def test_what_is_computed_or_changed_in_a_call_is_packed_in_every_call(forward: str) -> None:
+    assert "def prepare" not in drafted(forward).plan
+
+
+def test_kernels_for_several_sizes_pack_in_every_call() -> None:
+    assert "def prepare" not in drafted(PLAIN, prepares=False).plan
+
+
+def test_a_plan_without_prepare_does_the_same_in_every_call() -> None:
+    plan = """def prepare(weights):
+    w = weights["w"]
+    y = aten.mul(w, 2.0)
+    return {"twice": y, "w": w}
+
+
+def forward(x):
+    y = aten.add(x, prepared["twice"])
+    return aten.add(y, prepared["w"])
+"""
+    text = without_prepare(plan)
+    assert "prepare" not in text
+    space = {"weights": {"w": torch.ones(3)}, "aten": torch.ops.aten}
+    exec(text, space)
+    assert torch.equal(space["forward"](torch.zeros(3)), torch.full((3,), 3.0))
+    assert without_prepare(text) == text
+
+
+def test_a_drafted_plan_without_prepare_is_a_plan() -> None:
+    draft = drafted(PLAIN)
+    plan = validate_plan(without_prepare(draft.plan), parse_kernel(draft.kernel, "cuda"))
+    assert plan.prepared is None
+    assert set(plan.weights) == {"layer.weight", "layer.bias"}

@@ -1,0 +1,94 @@
+"""What is made of weights once: which buffers that may be, and plans in which it is not.
+
+A kernel that wants a weight in a layout of its own packs it in the plan's `prepare`, which is
+redone when the weight changes. Only the weight as the module holds it may be packed so, never what
+is computed from it: a module's arithmetic is done in every call.
+
+Not here: who notices the change (`tools.candidates.run`, and an export for itself).
+"""
+
+from __future__ import annotations
+
+import ast
+
+from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
+
+_ONCE = "once_"
+
+
+def with_fixed_weights(program: Program) -> Program:
+    """The program, whose loops know which buffers hold weights that no call changes."""
+    lines = [step for step in program.steps if isinstance(step, PlanLine)]
+    written = {name for line in lines for name in line.makes}
+    written |= {store.access.buffer for loop in program.loops for store in loop.stores}
+    updated = {text for line in lines if line.operator == "update" for text in _words(line.text)}
+    fixed = {
+        name for name, target in program.weights if name not in written and target not in updated
+    }
+    steps = tuple(_told(step, fixed) if isinstance(step, Loop) else step for step in program.steps)
+    return program.model_copy(update={"steps": steps})
+
+
+def _told(loop: Loop, fixed: set[str]) -> Loop:
+    read = dict.fromkeys(stmt.access.buffer for stmt in loop.body if stmt.access is not None)
+    return loop.model_copy(update={"fixed": tuple(name for name in read if name in fixed)})
+
+
+def _words(line: str) -> set[str]:
+    """The texts in quotes of a plan's line."""
+    constants = (node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant))
+    return {node.value for node in constants if isinstance(node.value, str)}
+
+
+def without_prepare(plan: str) -> str:
+    """The plan, in which every call does what `prepare` did once.
+
+    Raises:
+        ValueError: `prepare` returns in several places.
+    """
+    tree = ast.parse(plan)
+    functions = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
+    prepare = next((item for item in functions if item.name == "prepare"), None)
+    if prepare is None:
+        return plan
+    stored = (part for part in ast.walk(prepare) if isinstance(part, ast.Name))
+    apart = _Apart({part.id for part in stored if isinstance(part.ctx, ast.Store)})
+    *body, last = [apart.visit(statement) for statement in prepare.body]
+    returns = [part for part in ast.walk(prepare) if isinstance(part, ast.Return)]
+    if returns != [last] or not isinstance(last.value, ast.Dict):
+        raise ValueError("prepare returns in several places")
+    keys = [key.value for key in last.value.keys if isinstance(key, ast.Constant)]
+    instead = _Instead(dict(zip(keys, last.value.values, strict=True)))
+    others = [item for item in functions if item is not prepare]
+    for function in filter(_reads_prepared, others):
+        function.body = [*body, *instead.visit(function).body]
+    tree.body = [*others]
+    return "\n\n\n".join(map(ast.unparse, ast.fix_missing_locations(tree).body)) + "\n"
+
+
+def _reads_prepared(function: ast.FunctionDef) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == "prepared" for n in ast.walk(function))
+
+
+class _Apart(ast.NodeTransformer):
+    """The names that `prepare` makes, as none that a forward makes."""
+
+    def __init__(self, made: set[str]) -> None:
+        self._made = made
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(f"{_ONCE}{node.id}", node.ctx) if node.id in self._made else node
+
+
+class _Instead(ast.NodeTransformer):
+    """What was prepared, by what it was prepared as."""
+
+    def __init__(self, made: dict[object, ast.expr]) -> None:
+        self._made = made
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        match node:
+            case ast.Subscript(value=ast.Name(id="prepared"), slice=ast.Constant(value=name)):
+                return self._made[name]
+        self.generic_visit(node)
+        return node
