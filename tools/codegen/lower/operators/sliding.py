@@ -237,7 +237,7 @@ _LONGEST = 32
 
 def _is_summed(sizes: Sequence[int]) -> bool:
     """Whether a window is worth a reduction: with a single line none is shared."""
-    return sizes[-1] > 1 and any(size > 1 for size in sizes[:-1]) and max(sizes) <= _LONGEST
+    return any(size > 1 for size in sizes[:-1]) and max(sizes) <= _LONGEST
 
 
 def weighs_windows(graph: Graph, node: Node) -> bool:
