@@ -54,6 +54,12 @@ def mirrored(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return F.conv2d(F.pad(x, (2, 2, 1, 1), mode="reflect"), w, groups=x.shape[1])
 
 
+def both_ways(x: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    """A window along lines under one across them."""
+    across = F.conv2d(x.square(), row, padding=(0, 2), groups=x.shape[1])
+    return F.conv2d(across, column, padding=(2, 0), groups=x.shape[1]).sqrt()
+
+
 def slid(**numbers: object) -> Function:
     def call(x: torch.Tensor, w: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
         call = F.conv3d if x.dim() == 5 else F.conv2d
@@ -75,6 +81,8 @@ CASES: dict[str, tuple[Function, Sequence[torch.Tensor]]] = {
     "halves": (slid(padding=1), (r(2, 3, 17, 33).half(), r(3, 1, 3, 3).half())),
     "doubles": (slid(padding=1), (r(2, 3, 17, 33).double(), r(3, 1, 3, 3).double())),
     "mirrored at its edges": (mirrored, (r(2, 3, 14, 35), r(3, 1, 3, 5))),
+    "across a window along lines": (both_ways, (r(2, 3, 19, 37), r(3, 1, 1, 5).abs(),
+                                                r(3, 1, 5, 1).abs())),
     "one channel": (slid(padding=3), (r(2, 1, 23, 37), r(1, 1, 7, 7))),
 }  # fmt: skip
 QUICK = ("five windows", "dilated by steps")
