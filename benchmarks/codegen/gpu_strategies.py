@@ -14,12 +14,13 @@ A round is a fixed choice of problems, strategies and seconds: `long` looks at r
 block, scans and column reductions, in less than two minutes; `long2` tries chosen settings of what
 keeps long rows on chip, beside what was the fastest before, in 75 seconds; `windows` tries what
 pooling and depthwise convolutions can be made of (a tile a thread, lines staged by a block, output
-by output), in 75 seconds too; `streams` what a plain stream of reads and writes depends on; `rows`
-looks at what row strategies try first, and at what may be better, in 40 seconds; `scans` what reads
-that are shifted by one element cost a scan, in 30; `waves` looks at blocks that run all at once, in
-60; `turned` at rows that are stored beside each other, in 60; `products` at products of matrices
-beside the library's, in 300; `convolutions` at these, old ways and new, in 360. Each entry has the
-device's time of every kernel of one call. To see the bytes that moved:
+by output), in 75 seconds too, and `window_sums` windows as reductions, several in one loop, in 120;
+`streams` what a plain stream of reads and writes depends on; `rows` looks at what row strategies
+try first, and at what may be better, in 40 seconds; `scans` what reads that are shifted by one
+element cost a scan, in 30; `waves` looks at blocks that run all at once, in 60; `turned` at rows
+that are stored beside each other, in 60; `products` at products of matrices beside the library's,
+in 300; `convolutions` at these, old ways and new, in 360. Each entry has the device's time of every
+kernel of one call. To see the bytes that moved:
 
     ncu --clock-control none --profile-from-start off --csv \
         --metrics dram__bytes_read.sum,dram__bytes_write.sum,gpu__time_duration.sum \

@@ -42,6 +42,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         "softmax_medium": lambda: norms.softmax(1 << 15, 16384),
         "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
         **windows.PROBLEMS,
+        **windows.SUMS,
         **waves.PROBLEMS,
         **turned.PROBLEMS,
         **products.PROBLEMS,
@@ -63,6 +64,7 @@ class Round:
 
 ROUNDS = {
     "all": Round(),
+    "window_sums": Round(problems=tuple(windows.SUMS), seconds=120),
     "windows": Round(problems=tuple(windows.PROBLEMS), seconds=75, chosen=chosen_windows()),
     "streams": Round(
         problems=(

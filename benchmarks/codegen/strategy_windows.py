@@ -20,6 +20,38 @@ def depthwise(
     return called(name, call, shape, (channels, 1, *kernel))
 
 
+def summed(
+    name: str, shape: tuple[int, int, int, int], size: int, step: int = 1, gap: int = 1
+) -> Problem:
+    """The same with a square window, as a reduction over it."""
+    channels = shape[1]
+
+    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        padding = (size - 1) * gap // 2
+        return functional.conv2d(x, w, padding=padding, stride=step, dilation=gap, groups=channels)
+
+    return called(name, call, shape, (channels, 1, size, size), sums_windows=True)
+
+
+def similarity(name: str, shape: tuple[int, int, int, int], size: int) -> Problem:
+    """The structural similarity of two images: five windows, and what is made of them."""
+    channels = shape[1]
+
+    def call(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        def blur(z: torch.Tensor) -> torch.Tensor:
+            return functional.conv2d(z, w, padding=size // 2, groups=channels)
+
+        a, b = blur(x), blur(y)
+        aa, bb, ab = blur(x * x) - a * a, blur(y * y) - b * b, blur(x * y) - a * b
+        # Weights may have any sign here, so that variances have to be kept from it.
+        below = (a * a + b * b + 0.1) * (aa.abs() + bb.abs() + 0.9)
+        return (2 * a * b + 0.1) * (2 * ab + 0.9) / below
+
+    return called(
+        name, call, shape, shape, (channels, 1, size, size), apart=False, sums_windows=True
+    )
+
+
 def _turned(x: torch.Tensor) -> torch.Tensor:
     return functional.max_pool1d(x.transpose(1, 2), 2)
 
@@ -46,4 +78,15 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     # Read along channels and stored along space, as after a convolution with channels last.
     "turned": lambda: called("turned", _turned, (32, 250000, 32)),
     "depthwise_padded": lambda: depthwise("depthwise_padded", (16, 64, 512, 512), (3, 3), 1),
+}
+
+# Windows as reductions, several of them in one loop among them.
+SUMS: dict[str, Callable[[], Problem]] = {
+    "summed_3": lambda: summed("summed_3", (16, 64, 512, 512), 3),
+    "summed_7": lambda: summed("summed_7", (16, 64, 256, 256), 7),
+    "summed_31": lambda: summed("summed_31", (16, 64, 128, 128), 31),
+    "summed_5_by_2": lambda: summed("summed_5_by_2", (16, 64, 256, 256), 5, step=2),
+    "summed_5_dilated": lambda: summed("summed_5_dilated", (16, 64, 256, 256), 5, gap=2),
+    "similarity_11": lambda: similarity("similarity_11", (16, 3, 512, 512), 11),
+    "similarity_7": lambda: similarity("similarity_7", (16, 3, 512, 512), 7),
 }

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright.tools.codegen.algebra.affine import fold_into_weights, pool_after_linear_map
+from kernelwright.tools.codegen.algebra.separable import separable_window
 from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch, broadcast
 from kernelwright.tools.codegen.algebra.statistics import statistics_of_parts, sum_after_norm
 from kernelwright.tools.codegen.algebra.sums import WIDE, sum_after_linear_map
@@ -242,6 +243,14 @@ MOST = 64
 
 
 REWRITES = (
+    GraphRewrite(
+        name="separable_window",
+        title="slide a window of factors along one side after the other",
+        proof="sum_ij a_i b_j x_ij = sum_i a_i sum_j b_j x_ij, padding being zeros in both",
+        conditions="the module itself makes the weight of a column and a row; no channel meets "
+        "another; float32 or float64; finite inputs",
+        change=separable_window,
+    ),
     GraphRewrite(
         name="diagonal_product",
         title="scale rows instead of multiplying by a diagonal matrix",

@@ -32,6 +32,7 @@ from kernelwright.tools.codegen.cuda.families.staged import LINE_FAMILY
 from kernelwright.tools.codegen.cuda.families.strips import STRIP_FAMILY
 from kernelwright.tools.codegen.cuda.families.transposed import TRANSPOSED_FAMILY
 from kernelwright.tools.codegen.cuda.families.waves import WAVE_FAMILY
+from kernelwright.tools.codegen.cuda.families.window_sums import WINDOW_SUM_FAMILY
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.recurrences.family import RECURRENT_FAMILY
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
@@ -50,6 +51,7 @@ FAMILIES: tuple[KernelFamily[Case], ...] = (
     SPLIT_MMA_FAMILY,
     POINTWISE_FAMILY,
     STRIP_FAMILY,
+    WINDOW_SUM_FAMILY,
     LINE_FAMILY,
     TRANSPOSED_FAMILY,
     SCAN_FAMILY,
@@ -93,6 +95,11 @@ class CudaEmitter(FamilyEmitter[Case]):
         """Whether one of its families is made for products."""
         return any(isinstance(one, ContractionFamily) for one in self.families)
 
+    @property
+    def sums_windows(self) -> bool:
+        """Whether its families hold the one for them."""
+        return WINDOW_SUM_FAMILY in self.families
+
     def convolves(self, hardware: Hardware) -> bool:
         """Whether one of its families has a layout for windows on that device."""
         multiplying = (one for one in self.families if isinstance(one, ContractionFamily))
@@ -102,8 +109,10 @@ class CudaEmitter(FamilyEmitter[Case]):
         """What families propose; for products of matrices, what those with tiles do.
 
         The roofline times the others as if every operand were read once, which only tiles bring
-        about.
+        about. So it does of sums over windows that neighbours share.
         """
+        if WINDOW_SUM_FAMILY in families and WINDOW_SUM_FAMILY.fit(case):
+            return super().proposed(case, [WINDOW_SUM_FAMILY])
         if _is_tiled(case):
             tiled = [one for one in families if not isinstance(one, LoopFamily)]
             found = super().proposed(case, tiled)

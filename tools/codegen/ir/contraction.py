@@ -366,7 +366,7 @@ def needed_where(contraction: Contraction) -> tuple[Bound, ...]:
         if stmt.op == "where" and not _reached(contraction, without=stmt.name):
             behind = {contraction.total, *_dependent(contraction, without="")}
             condition, then, other = (arg in behind for arg in stmt.args)
-            bound = _bound(stmt.args[0], known)
+            bound = bound_of(stmt.args[0], known)
             if bound is not None and not condition and then != other:
                 bounds.append(bound if then else bound.elsewhere)
     return tuple(bounds)
@@ -387,7 +387,7 @@ def bounds_of(name: str, body: Iterable[Stmt]) -> tuple[Bound, ...] | None:
         if stmt.op == "logical_and":
             waiting += stmt.args
             continue
-        bound = _bound(stmt.name, known)
+        bound = bound_of(stmt.name, known)
         if bound is None:
             return None
         found.append(bound)
@@ -418,19 +418,19 @@ def _reached(contraction: Contraction, without: str) -> bool:
 _COMPARED = {"ge": (0, 1, 0), "gt": (0, 1, 1), "le": (1, 0, 0), "lt": (1, 0, 1)}
 
 
-def _bound(name: str, known: Mapping[str, Stmt]) -> Bound | None:
+def bound_of(name: str, known: Mapping[str, Stmt]) -> Bound | None:
     """Where a comparison of positions holds; None for any other condition."""
     stmt = known.get(name)
     if stmt is None or stmt.op not in _COMPARED:
         return None
     larger, smaller, least = _COMPARED[stmt.op]
-    left, right = _affine(stmt.args[larger], known), _affine(stmt.args[smaller], known)
+    left, right = (affine_position(stmt.args[at], known) for at in (larger, smaller))
     if left is None or right is None:
         return None
     return left.plus(right, -1).plus(Bound(offset=-least, steps=()))
 
 
-def _affine(name: str, known: Mapping[str, Stmt]) -> Bound | None:
+def affine_position(name: str, known: Mapping[str, Stmt]) -> Bound | None:
     """An integer as offset and steps; None where it is no such thing."""
     stmt = known.get(name)
     if stmt is None:
@@ -441,7 +441,7 @@ def _affine(name: str, known: Mapping[str, Stmt]) -> Bound | None:
         return Bound(offset=0, steps=(Stride(by=stmt.args[0], step=1),))
     if stmt.op not in ("add", "sub", "mul"):
         return None
-    left, right = (_affine(arg, known) for arg in stmt.args)
+    left, right = (affine_position(arg, known) for arg in stmt.args)
     if left is None or right is None:
         return None
     if stmt.op == "mul":

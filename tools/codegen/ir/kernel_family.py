@@ -129,6 +129,11 @@ class Emitter(Protocol):
         """Whether it has kernels for products of matrices, which are lowered to loops then."""
         ...
 
+    @property
+    def sums_windows(self) -> bool:
+        """Whether it has kernels for sums over windows, which are written out otherwise."""
+        ...
+
     def convolves(self, hardware: Hardware) -> bool:
         """Whether it has kernels for convolutions on a device, which are lowered to loops then."""
         ...
@@ -243,6 +248,11 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
     @property
     def multiplies(self) -> bool:
         """Products stay with the library unless a language says otherwise."""
+        return False
+
+    @property
+    def sums_windows(self) -> bool:
+        """Windows are written out unless it says otherwise."""
         return False
 
     def convolves(self, hardware: Hardware) -> bool:

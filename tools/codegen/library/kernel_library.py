@@ -39,6 +39,7 @@ from kernelwright.tools.codegen.library.forms import (
     Form,
     forms,
 )
+from kernelwright.tools.codegen.library.window_forms import SUMMED_WINDOWS_FORM
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
@@ -211,7 +212,10 @@ def repertoire_for(
     without = () if writes.multiplies else (PRODUCTS_FORM, SCORED_PRODUCTS_FORM)
     if not writes.convolves(hardware):
         without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM)
-    kinds = [kind for kind in (*FORM_KINDS, *SCORED_KINDS) if kind not in without]
+    if not writes.sums_windows:
+        without = (*without, SUMMED_WINDOWS_FORM)
+    every = (*FORM_KINDS, SUMMED_WINDOWS_FORM, *SCORED_KINDS)
+    kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 
     def takes(loop: Loop) -> bool:

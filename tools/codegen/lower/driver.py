@@ -59,6 +59,7 @@ def translate(
     products: bool = False,
     convolutions: bool = False,
     folds: bool = False,
+    sums_windows: bool = False,
 ) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
@@ -69,6 +70,7 @@ def translate(
         channels_last=channels_last,
         products=products,
         convolutions=convolutions,
+        sums_windows=sums_windows,
         is_tf32=graph.is_tf32,
         pooled=pooled_by(graph) if folds else {},
     )
@@ -231,6 +233,7 @@ def lower(
     products: bool = False,
     convolutions: bool = False,
     folds: bool = False,
+    sums_windows: bool = False,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -243,12 +246,19 @@ def lower(
         products: whether products of matrices are loops, with what surrounds them fused.
         convolutions: whether convolutions are; they are products too.
         folds: whether windows that take whole what convolutions make are reductions over blocks.
+        sums_windows: whether weighted windows are reductions instead of sums written out.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
     """
-    products_in = {"products": products, "convolutions": convolutions, "folds": folds}
-    context = translate(graph, channels_last=channels_last, **products_in)
+    context = translate(
+        graph,
+        channels_last=channels_last,
+        products=products,
+        convolutions=convolutions,
+        folds=folds,
+        sums_windows=sums_windows,
+    )
     returned = [_returned(context, name) for name in graph.outputs]
     updates = [
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations

@@ -144,7 +144,9 @@ class Fusion:
         if nest is None:
             raise ValueError("a plan line computes nothing")
         refused: set[Address] = set()
-        while (load := self._candidate(nest, producers, refused)) is not None:
+        limit = ABSORB_LIMIT if self.absorb else INLINE_LIMIT
+        # A nest beyond the limit only grows: a long window reads too often to try every read.
+        while len(nest.exprs) <= limit and (load := self._candidate(nest, producers, refused)):
             where = where_of(load)
             source = producers[where.buffer]
             new = None
@@ -154,7 +156,7 @@ class Fusion:
                 and not self._stays_before(source.nest, nest, where, producers)
             ):
                 new = inlined(self.context.ops, nest, load, source.nest)
-            if new is None or len(new.exprs) > (ABSORB_LIMIT if self.absorb else INLINE_LIMIT):
+            if new is None or len(new.exprs) > limit:
                 refused.add(where)
                 continue
             self.inlined[where.buffer] = self.inlined.get(where.buffer, 0) + 1

@@ -9,6 +9,7 @@ import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 
 from kernelwright.tools.candidates.plan.vocabulary import RESERVED as PLAN_WORDS
 from kernelwright.tools.codegen.ir import Buffer, PlanLine
@@ -173,7 +174,8 @@ class Context:
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
-    `convolutions` for those; otherwise both stay with the library. `is_tf32` is the graph's.
+    `convolutions` for those; otherwise both stay with the library. `sums_windows` asks for weighted
+    windows as reductions, which are written out otherwise. `is_tf32` is the graph's.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
     are reductions, and it makes blocks of their size.
@@ -194,6 +196,7 @@ class Context:
     channels_last: bool = False
     products: bool = False
     convolutions: bool = False
+    sums_windows: bool = False
     is_tf32: bool = True
     pooled: Mapping[str, Pooled] = field(default_factory=dict)
 
@@ -292,6 +295,10 @@ class Space:
         """The axes of some dimensions (all), in order."""
         wanted = range(len(self.axes)) if dims is None else dims
         return tuple(name for dim in wanted for name, _ in self.axes[dim])
+
+    def size(self, dim: int) -> int:
+        """The size of a dimension."""
+        return prod(size for _, size in self.axes[dim])
 
     def at(self, view: View, dims: Sequence[int] | None = None) -> Address:
         """Where `view`, whose shape is that of some dimensions (all), is at these axes."""

@@ -4,8 +4,9 @@ Where a window's reads lie, and which of them may lie in the padding: each posit
 a read of its own, clamped into range where it may lie outside and chosen by a `where`. What is done
 with what was read is the operator's business.
 
-Convolutions in which no channel meets another are weighted sums over windows. Not here: those that
-sum over channels, which stay with the library.
+Convolutions in which no channel meets another are weighted sums over windows: written out, a term
+for each position, or, where those are asked for, as reductions over the window, however large it
+is. Not here: convolutions that sum over channels.
 """
 
 from __future__ import annotations
@@ -15,11 +16,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, Space, UnlikeError
-from kernelwright.tools.codegen.lower.nests.expressions import Address, Expr, Term, address
+from kernelwright.tools.codegen.lower.nests.context import (
+    Arguments,
+    Context,
+    Space,
+    UnlikeError,
+    base,
+)
+from kernelwright.tools.codegen.lower.nests.expressions import (
+    Address,
+    Expr,
+    Term,
+    address,
+    computed,
+)
+from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.views import Atom, View
 from kernelwright.tools.codegen.lower.operators.indexing import position, store
-from kernelwright.tools.types import Node
+from kernelwright.tools.types import DType, Graph, Node, TensorSpec
 
 # Reads written out in one kernel; beyond that compilers slow down and registers spill.
 MOST_POSITIONS = 128
@@ -63,13 +77,38 @@ class Sliding:
         """Every position of the window, in row-major order."""
         return list(product(*(range(window.size) for window in self.windows)))
 
+    def whole_space(self, others: Sequence[View] = ()) -> Space:
+        """Axes of the output, then of the window's positions; addresses as in `space`."""
+        rank = len(self.windows)
+        still = View(
+            self._still.buffer,
+            self._still.dtype,
+            self._still.offset,
+            (*self._still.dims, *((),) * rank),
+            None,
+        )
+        sizes = (window.size for window in self.windows)
+        return self.context.space([still, *others], (*self.shape, *sizes))
+
     def read(self, space: Space, at: Sequence[int]) -> tuple[Expr, Expr | None]:
         """What lies at a position of the window, and whether it is inside; None if it always is."""
+        starts = [k * one.gap - one.low for one, k in zip(self.windows, at, strict=True)]
+        return self._read(space, [(start, None) for start in starts])
+
+    def read_whole(self, space: Space) -> tuple[Expr, Expr | None]:
+        """The same for every position, along the axes that `whole_space` has for them."""
+        rank = len(self.shape)
+        return self._read(space, [(-one.low, rank + at) for at, one in enumerate(self.windows)])
+
+    def _read(
+        self, space: Space, starts: Sequence[tuple[int, int | None]]
+    ) -> tuple[Expr, Expr | None]:
+        """What lies where each dimension starts, and on by its dimension of taps, if it has one."""
         fixed, terms = space.addresses[0], list[Term]()
         offset, inside = fixed.offset, None
-        for number, (window, k) in enumerate(zip(self.windows, at, strict=True)):
+        for number, (window, (start, taps)) in enumerate(zip(self.windows, starts, strict=True)):
             dim = self.first + number
-            moved, more, within = self._along(space, dim, window, k)
+            moved, more, within = self._along(space, dim, window, start, taps)
             offset, terms = offset + moved, [*terms, *more]
             if within is not None:
                 ops = self.context.ops
@@ -78,20 +117,24 @@ class Sliding:
         return self.context.read(where), inside
 
     def _along(
-        self, space: Space, dim: int, window: Window, k: int
+        self, space: Space, dim: int, window: Window, start: int, taps: int | None
     ) -> tuple[int, list[Term], Expr | None]:
         """Offset, terms and condition of one dimension."""
         atoms, size = self.view.dims[dim], self.view.shape[dim]
-        outputs, start = self.shape[dim], k * window.gap - window.low
-        last = start + (outputs - 1) * window.step
+        moves = [(dim, window.step), *([] if taps is None else [(taps, window.gap)])]
+        last = start + sum((space.size(at) - 1) * step for at, step in moves)
         if start >= 0 and last < size:
-            terms, step = list[Term](), window.step
-            for name, extent in reversed(space.axes[dim]):
-                terms += [Term(name, atom.step * step, extent) for atom in atoms]
-                step *= extent
+            terms = list[Term]()
+            for at, step in moves:
+                for name, extent in reversed(space.axes[at]):
+                    terms += [Term(name, atom.step * step, extent) for atom in atoms]
+                    step *= extent
             return sum(atom.step * start for atom in atoms), terms, None
         ops = self.context.ops
-        place = ops("add", ops("mul", position(self.context, space, dim), window.step), start)
+        place = ops.pool.const(0, DType.INT64)
+        for at, step in moves:
+            place = ops("add", place, ops("mul", position(self.context, space, at), step))
+        place = ops("add", place, start)
         low, high = ops("ge", place, 0), ops("lt", place, size)
         clamped = ops("minimum", ops("maximum", place, 0), size - 1)
         if start >= 0:
@@ -174,6 +217,9 @@ def depthwise(context: Context, node: Node, arguments: Arguments) -> None:
     sliding = Sliding(context, x, shape, windows)
     bias = arguments.ref(2)
     others = [context.value(bias)] if bias is not None else []
+    if context.sums_windows and _is_summed(sizes):
+        _summed(context, node, sliding, weight, others)
+        return
     space = sliding.space([_by_channel(other, rank) for other in others])
     ops = context.ops
     total: Expr | None = context.read(space.addresses[1]) if others else None
@@ -183,6 +229,53 @@ def depthwise(context: Context, node: Node, arguments: Arguments) -> None:
         term = ops("mul", value, context.read(_weight(weight, space, at)))
         total = term if total is None else ops("add", total, term)
     stored(context, node, space, total)
+
+
+# Positions along one side of a window that is summed: a thread holds the weights of a side.
+_LONGEST = 32
+
+
+def _is_summed(sizes: Sequence[int]) -> bool:
+    """Whether a window is worth a reduction: with a single line none is shared."""
+    return any(size > 1 for size in sizes[:-1]) and max(sizes) <= _LONGEST
+
+
+def weighs_windows(graph: Graph, node: Node) -> bool:
+    """Whether a node is a convolution in which no channel meets another, and may be summed."""
+    arguments = Arguments(node)
+    if base(node.op) != "convolution" or arguments.flag(6):
+        return False
+    x, weight = (graph.node(arguments.tensor(at).node).out[0].shape for at in (0, 1))
+    channels = x[1]
+    depthwise = arguments.integer(8) == channels == node.out[0].shape[1]
+    return depthwise and len(x) == len(weight) and _is_summed(weight[2:])
+
+
+def _summed(
+    context: Context, node: Node, sliding: Sliding, weight: View, biases: Sequence[View]
+) -> None:
+    """The sum as a reduction over the window's positions."""
+    rank, ops = len(sliding.windows), context.ops
+    spread = ((), weight.dims[0], *((),) * rank, *weight.dims[2:])
+    weights = View(weight.buffer, weight.dtype, weight.offset, spread, None)
+    space = sliding.whole_space([weights, *(_by_channel(one, 2 * rank) for one in biases)])
+    value, inside = sliding.read_whole(space)
+    value = value if inside is None else ops("where", inside, value, 0.0)
+    value = ops("mul", value, context.read(space.addresses[1]))
+    value = context.pool.make("reduce", value.dtype, (value,), word="sum")
+    value = ops("add", value, context.read(space.addresses[2])) if biases else value
+    _stored_reduction(context, node, space, value)
+
+
+def _stored_reduction(context: Context, node: Node, space: Space, value: Expr) -> None:
+    """Stores what reductions over the dimensions of windows give as the node's result."""
+    spec = node.out[0]
+    made = context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
+    outer = range(len(spec.shape))
+    inner = space.names(range(len(spec.shape), len(space.axes)))
+    write = Write(space.at(made, outer), context.ops.cast(value, computed(spec.dtype)))
+    context.add(Nest(space.names(outer), inner, (write,)))
+    context.values[node.name] = (made,)
 
 
 def _by_channel(view: View, rank: int) -> View:

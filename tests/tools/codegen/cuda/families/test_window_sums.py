@@ -1,0 +1,183 @@
+"""Sums over windows, several in one loop, on the emulated device next to PyTorch in float64."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import valid_settings
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.cuda.families.window_sums import NAMES
+from kernelwright.tools.codegen.ir import Emitted, Loop, Program
+from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages import with_settings as with_values
+from kernelwright.tools.tasks.aten_graph import trace_graph
+from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.types import Setting
+
+Function = Callable[..., torch.Tensor]
+LAST = torch.channels_last
+
+
+def r(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def similarity(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The structural similarity of two images under a window."""
+
+    def blur(z: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(z, w, padding=w.shape[-1] // 2, groups=x.shape[1])
+
+    a, b = blur(x), blur(y)
+    aa, bb, ab = blur(x * x) - a * a, blur(y * y) - b * b, blur(x * y) - a * b
+    return (2 * a * b + 0.1) * (2 * ab + 0.9) / ((a * a + b * b + 0.1) * (aa + bb + 0.9))
+
+
+def moments(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Two windows of weights of their own."""
+    one, two = (F.conv2d(z, k, groups=x.shape[1]) for z, k in ((x, v), (x.square(), w)))
+    return two - one.square()
+
+
+def mirrored(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.conv2d(F.pad(x, (2, 2, 1, 1), mode="reflect"), w, groups=x.shape[1])
+
+
+def both_ways(x: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+    """A window along lines under one across them."""
+    across = F.conv2d(x.square(), row, padding=(0, 2), groups=x.shape[1])
+    return F.conv2d(across, column, padding=(2, 0), groups=x.shape[1]).sqrt()
+
+
+def slid(**numbers: object) -> Function:
+    def call(x: torch.Tensor, w: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        call = F.conv3d if x.dim() == 5 else F.conv2d
+        return F.silu(call(x, w, *bias, groups=x.shape[1], **numbers))
+
+    return call
+
+
+CASES: dict[str, tuple[Function, Sequence[torch.Tensor]]] = {
+    "five windows": (similarity, (r(2, 3, 21, 37).abs(), r(2, 3, 21, 37).abs() + 1,
+                                  r(3, 1, 5, 5).abs() / 20)),
+    "weights of their own": (moments, (r(2, 3, 19, 40), r(3, 1, 3, 5), r(3, 1, 3, 5))),
+    "by steps": (slid(stride=(2, 3), padding=(2, 1)), (r(2, 3, 23, 41), r(3, 1, 5, 4), r(3))),
+    "dilated": (slid(padding=4, dilation=(3, 2)), (r(1, 2, 25, 33), r(2, 1, 4, 3))),
+    "dilated by steps": (slid(stride=2, padding=3, dilation=3), (r(1, 2, 31, 35), r(2, 1, 5, 3))),
+    "fewer lines than outputs": (slid(padding=2), (r(3, 2, 3, 35), r(2, 1, 5, 5))),
+    "channels last": (slid(padding=1), (r(2, 16, 9, 11).to(memory_format=LAST), r(16, 1, 3, 3))),
+    "a volume": (slid(padding=(1, 0, 1)), (r(1, 2, 6, 7, 33), r(2, 1, 3, 2, 3), r(2))),
+    "halves": (slid(padding=1), (r(2, 3, 17, 33).half(), r(3, 1, 3, 3).half())),
+    "doubles": (slid(padding=1), (r(2, 3, 17, 33).double(), r(3, 1, 3, 3).double())),
+    "mirrored at its edges": (mirrored, (r(2, 3, 14, 35), r(3, 1, 3, 5))),
+    "across a window along lines": (both_ways, (r(2, 3, 19, 37), r(3, 1, 1, 5).abs(),
+                                                r(3, 1, 5, 1).abs())),
+    "one channel": (slid(padding=3), (r(2, 1, 23, 37), r(1, 1, 7, 7))),
+}  # fmt: skip
+QUICK = ("five windows", "dilated by steps")
+
+
+class Called(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
+
+
+def lowered(function: Function, inputs: Sequence[torch.Tensor]) -> Program:
+    traced = trace_graph(Called(function), [*inputs], None)
+    simplify(traced)
+    graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
+    return lower(graph, sums_windows=True)
+
+
+def printed(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Emitted, list[dict[str, int]]]:
+    emitter = CudaEmitter()
+    (chosen,) = emitter.strategies(loop, hardware)
+    assert chosen.name == NAMES[0]
+    emitted = emitter.emit(loop, chosen, prefix, hardware)
+    listed = valid_settings(parse_kernel(emitter.header() + emitted.source, "cuda"))
+    return emitted, [{one.name: one.value for one in values} for values in listed]
+
+
+@dataclass
+class Variant:
+    emitted: Emitted
+    settings: dict[str, int]
+    library: list[Path] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.exhaustive) for name in CASES],
+)
+def test_sums_are_what_pytorch_says(
+    name: str, toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+) -> None:
+    function, inputs = CASES[name]
+    program = lowered(function, inputs)
+    (loop,) = program.loops
+    variants = []
+    for at in range(3):
+        emitted, listed = printed(loop, f"k{at}", small_device)
+        small = [one for one in listed if one[f"K{at}_THREADS"] == 64]
+        most = max(one[f"K{at}_OUTPUTS"] for one in small)
+        chosen = (small[0], next(one for one in small if one[f"K{at}_OUTPUTS"] == most), small[-1])
+        variants.append(Variant(emitted, chosen[at]))
+    toolbox.compile_emulated(variants, tmp_path)
+    (output,) = program.returns
+    spec = program.buffer(output)
+    wanted = function(*(x.double() for x in inputs))
+    rounding = {torch.float16: 2e-3, torch.float64: 1e-12}.get(inputs[0].dtype, 2e-5)
+    for one in variants:
+        buffers = dict(zip(program.parameters, inputs, strict=True))
+        buffers[output] = torch.full(spec.shape, float("nan"), dtype=inputs[0].dtype)
+        library = ctypes.CDLL(str(one.library[0]))
+        exec("\n".join(one.emitted.plan), toolbox.Emulated(library, buffers, one.settings).names())
+        got = buffers[output].double().reshape(wanted.shape)
+        torch.testing.assert_close(got, wanted, rtol=rounding, atol=rounding)
+
+
+def test_five_windows_of_two_images_are_one_loop() -> None:
+    large = [torch.empty(shape, device="meta") for shape in ((4, 3, 99, 99),) * 2]
+    program = lowered(similarity, [*large, torch.empty((3, 1, 11, 11), device="meta")])
+    (loop,) = program.loops
+    assert len(program.steps) == 1
+    assert sum(stmt.op == "reduce" for stmt in loop.body) == 5
+
+
+def test_outputs_of_a_single_line_stay_written_out() -> None:
+    program = lowered(slid(padding=(0, 1)), [r(2, 3, 9, 17), r(3, 1, 1, 3)])
+    assert not any(loop.inner for loop in program.loops)
+
+
+@pytest.mark.parametrize(
+    "architecture", ["sm_90a", pytest.param("sm_80", marks=pytest.mark.exhaustive)]
+)
+async def test_sums_stay_in_registers(architecture: str) -> None:
+    images = [torch.empty((16, 3, 512, 512), device="meta")] * 2
+    program = lowered(similarity, [*images, torch.empty((3, 1, 11, 11), device="meta")])
+    (loop,) = program.loops
+    emitted, (first, *_) = printed(loop, "k", hardware_profile("H200"))
+    plan = "\n    ".join([f"{program.returns[0]} = empty_like(x0)", *emitted.plan])
+    text = f"def forward(x0, x1, x2):\n    {plan}\n    return {program.returns[0]}\n"
+    candidate = new_candidate("cuda", CudaEmitter().header() + emitted.source, text)
+    settings = tuple(Setting(name=name, value=value) for name, value in first.items())
+    built = await compile_candidate(
+        with_values(candidate, settings), architecture=architecture, timeout_s=120
+    )
+    assert isinstance(built, Built), built
+    assert not any(report.spill_bytes + report.stack_bytes for report in built.reports)
