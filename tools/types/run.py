@@ -21,6 +21,7 @@ Status = Literal[
     "faster_than_eager",
     "no_improvement",
     "nothing_correct",
+    "timed_out",
     "stopped",
     "waiting",
     "failed",

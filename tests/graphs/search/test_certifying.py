@@ -46,3 +46,16 @@ async def test_where_screened_times_were_far_off_the_next_finalist_has_a_try(
     assert summary.best is not None
     assert summary.best.candidate in [id for key, id in first.items() if "rows=tiled" in key]
     assert summary.status == "improved"
+
+
+async def test_what_only_ran_late_is_not_called_wrong(search: Search, toy: ModuleType) -> None:
+    def late(candidate: Candidate, effort: str) -> Verdict | None:
+        return Verdict.TIMED_OUT if effort == "certify" else None
+
+    summary = await search(executor=toy.ToyExecutor(wrong=late), finalists=1)
+    assert summary.status == "timed_out"
+
+
+async def test_one_that_never_came_back_is_nothing_correct(search: Search, toy: ModuleType) -> None:
+    executor = toy.ToyExecutor(wrong=lambda candidate, effort: Verdict.TIMED_OUT)
+    assert (await search(executor=executor, rounds=1)).status == "nothing_correct"
