@@ -247,6 +247,7 @@ def best_summary(
         latency=figure.latency,
         host_share=winner.evaluation.host_share,
         timed=figure.label,
+        mode=winner.candidate.mode,
     )
 
 

@@ -245,8 +245,13 @@ def values(material: Material) -> dict[str, object]:
         source.pointers,
         {item.name: item.value for item in candidate.settings},
         has_grid=source.has_grid,
+        by_address=candidate.mode == "eager",
     )
     return {
+        "mode": candidate.mode,
+        "written": source.written,
+        "geometry": 4 if source.has_grid else 0,
+        "runner": "run" if candidate.mode == "eager" else "called",
         "entry": task.entry,
         "class_name": _class_name(task),
         "class_words": _class_words(task),

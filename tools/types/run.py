@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from kernelwright.tools.types.idea import CallMode
 from kernelwright.tools.types.measurement import Clock, Paired, Phase
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.shapes import ServedShapes
@@ -69,7 +70,7 @@ class BestSummary(Value):
     `outcome` is what may be said of it beside PyTorch, and `claim` why not more, in words; "" in
     runs that were recorded before they were. `clock` is what the times are of, `latency` what
     single calls took beside the same baseline, `host_share` the host's part of such a call;
-    `timed` says how closely its times were looked at.
+    `timed` says how closely its times were looked at, `mode` how its plan is called.
     """
 
     candidate: str
@@ -90,6 +91,7 @@ class BestSummary(Value):
     latency: Paired | None = None
     host_share: float | None = None
     timed: Label | Literal[""] = ""
+    mode: CallMode = "eager"
 
 
 class CandidateCounts(Value):

@@ -7,7 +7,8 @@ one call, not for timed ones, as every launch then goes through a note-taker.
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf, nan
 from types import TracebackType
@@ -39,6 +40,7 @@ from kernelwright.tools.candidates.run.guards import (
     shown,
     tensor,
 )
+from kernelwright.tools.candidates.run.modes import MapOf, Operators
 from kernelwright.tools.candidates.run.rewrite import (
     ALLOCATE,
     Folder,
@@ -242,6 +244,40 @@ class PlanRunner:
             call = self._namespace[place]
             assert callable(call)
             self._namespace[place] = around(name, call)
+
+    @property
+    def prepared(self) -> dict[str, torch.Tensor]:
+        """What `prepare` returned; empty where the plan has none."""
+        found = self._namespace.get("prepared", {})
+        assert isinstance(found, dict)
+        return found
+
+    @contextmanager
+    def traceable(
+        self, operators: Operators, prepared: Mapping[str, torch.Tensor]
+    ) -> Iterator[None]:
+        """Inside, launches are operators and memory is torch's, so that a tracer sees both.
+
+        Args:
+            operators: Makes them.
+            prepared: What the plan finds in the place of what it prepared.
+        """
+        usual, allocator = dict(self._namespace), self._allocator
+        self._allocator = TorchAllocator()
+        self._namespace |= {
+            launcher_name(name): operators.launcher(name, call, self.source.written[name])
+            for name, call in self._launchers.items()
+        }
+        self._namespace |= {
+            ALLOCATE: partial(self._allocator.empty, device=self.device),
+            TENSOR_MAP: MapOf,
+            "prepared": prepared,
+        }
+        try:
+            yield
+        finally:
+            self._namespace |= usual
+            self._allocator = allocator
 
     def launches(
         self, args: Sequence[object], weights: Mapping[str, torch.Tensor]
