@@ -10,8 +10,12 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
+
+Result = TypeVar("Result")
+Tensors = Sequence[torch.Tensor]
 
 
 class MapOf:
@@ -38,7 +42,7 @@ class Operators:
         self, owner: str, device: str, make_map: Callable[..., object] | None = None
     ) -> None:
         self._owner, self._key, self._make_map = owner, device.upper(), make_map
-        self._library = torch.library.Library("kernelwright_launch", "FRAGMENT")
+        self._library = torch.library.Library("kernelwright_launch", "FRAGMENT")  # type: ignore[no-untyped-call]
         self._made: dict[str, Callable[..., None]] = {}
 
     def launcher(
@@ -90,7 +94,7 @@ class Operators:
             f"Tensor({chr(97 + at)}!) t{at}" if is_written else f"Tensor t{at}"
             for at, is_written in enumerate(written)
         )
-        library = self._library
+        library: Any = self._library
         library.define(f"{name}({listed}) -> ()", tags=(torch.Tag.pt2_compliant_tag,))
         library.impl(name, run, self._key)
         torch.library.register_fake(f"kernelwright_launch::{name}", _nothing, lib=library)
@@ -125,7 +129,7 @@ def traced(
         return made
 
 
-def captured(call: Callable[[], object]) -> Callable[[], object]:
+def captured(call: Callable[[], Result]) -> Callable[[], Result]:
     """The call as a replay of a CUDA graph, without the host's cost of each launch.
 
     Raises:
@@ -138,7 +142,7 @@ def captured(call: Callable[[], object]) -> Callable[[], object]:
     with torch.cuda.graph(recorded):
         kept = call()
 
-    def replay() -> object:
+    def replay() -> Result:
         recorded.replay()
         return kept
 
@@ -161,7 +165,7 @@ class Replayed:
         self,
         call: Callable[[Sequence[object]], Sequence[torch.Tensor]],
         given: Sequence[object],
-        capture: Callable[[Callable[[], object]], Callable[[], object]] = captured,
+        capture: Callable[[Callable[[], Tensors]], Callable[[], Tensors]] = captured,
     ) -> None:
         own = [_copy(value) if isinstance(value, torch.Tensor) else value for value in given]
         self._tensors = [value for value in own if isinstance(value, torch.Tensor)]
@@ -171,8 +175,7 @@ class Replayed:
         """The results for these arguments, in memory of their own."""
         new = [value for value in given if isinstance(value, torch.Tensor)]
         torch._foreach_copy_(self._tensors, new)
-        results = self._replay()
-        return tuple(value.clone() for value in results)
+        return tuple(value.clone() for value in self._replay())
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -270,7 +273,10 @@ class Ways:
     ) -> tuple[object, Named]:
         """What the plan returns, and the new values of the buffers that it updates."""
         ready = prepared or {}
-        key = (mode, *(value.shape for value in given if isinstance(value, torch.Tensor)))
+        key: tuple[object, ...] = (
+            mode,
+            *(value.shape for value in given if isinstance(value, torch.Tensor)),
+        )
         if mode == "graph":  # which reads weights where they were
             key = (*key, id(prepared), *(value.data_ptr() for value in weights.values()))
         if key not in self._made:
@@ -326,7 +332,7 @@ class Ways:
             return self._flat(self._seen, names, inputs, named, ready)
 
         flat = [tensor.detach() for tensor in flat_of(given, weights, prepared)]
-        made = torch._inductor.compile(traced(forward, flat), flat)
+        made: Callable[..., Tensors] = torch._inductor.compile(traced(forward, flat), [*flat])
         return lambda given, weights, prepared: made(*flat_of(given, weights, prepared))
 
     def _flat(
@@ -341,5 +347,5 @@ class Ways:
         updates: Named = {}
         result = self._plan(launches, dict(weights), prepared, updates, *given)
         names[:], self._is_single = updates, isinstance(result, torch.Tensor)
-        results = (result,) if isinstance(result, torch.Tensor) else tuple(result)  # type: ignore[arg-type, var-annotated]
+        results = (result,) if isinstance(result, torch.Tensor) else tuple(result)  # type: ignore[arg-type]
         return (*results, *updates.values())

@@ -78,7 +78,7 @@ class CompiledPlan:
 
         try:
             graph = traced(forward, flat)
-            made: Compiled = torch._inductor.compile(graph, flat)
+            made: Compiled = torch._inductor.compile(graph, [*flat])
         except Exception as error:  # torch.compile raises nearly every class there is
             words = " ".join(str(error).split())[:_LONGEST_MESSAGE]
             raise LaunchRefused(
