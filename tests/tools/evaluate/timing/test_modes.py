@@ -2,12 +2,13 @@
 
 import asyncio
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from kernelwright.tools.candidates import LaunchRefused
-from kernelwright.tools.candidates.run.modes import MapOf, Operators, Replayed
+from kernelwright.tools.candidates.run.modes import Launches, MapOf, Operators, Replayed
 from kernelwright.tools.evaluate.timing.modes import CompiledPlan, GuardedFirst, replayed
 from kernelwright.tools.languages import (
     Built,
@@ -156,6 +157,22 @@ def test_a_launch_by_tensor_maps_is_an_operator_of_the_tensors_behind_them():
     assert arguments[0][2] == {"box": (2,)}
     assert arguments[1] is y
     assert geometry == (1, 32)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_an_exports_launch_gets_its_geometry_and_addresses(traced: bool):
+    taken: list[tuple[object, ...]] = []
+    kernels = SimpleNamespace(
+        device=torch.device("cpu"),
+        tensor_map=lambda tensor, **named: ("map", tensor.data_ptr(), named),
+        fetched=lambda *given: taken.append(given),
+    )
+    operators = Operators("toy", "cpu", kernels.tensor_map) if traced else None
+    launches = Launches(kernels, {"fetched": (False, True, False)}, 4, operators)
+    x, y = torch.ones(2), torch.zeros(2)
+    launches.fetched((8, 2), 32, 0, 1, launches.tensor_map(x, box=(2,)), y, 3)
+    named = {"box": (2,)}
+    assert taken == [((8, 2), 32, 0, 1, ("map", x.data_ptr(), named), y.data_ptr(), 3)]
 
 
 @pytest.mark.gpu
