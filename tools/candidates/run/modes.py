@@ -29,11 +29,17 @@ class MapOf:
         return ("map", self.words, tuple(sorted(self.named.items())))
 
 
+# Operators by what they launch. One that is made again under its name finds graphs around it that
+# were compiled before; so they stay, with the library that registered them.
+_KNOWN: dict[str, Callable[..., None]] = {}
+_LIBRARIES: list[object] = []
+
+
 class Operators:
     """Makes launches operators of torch's, one for each kernel with its fixed arguments.
 
     Args:
-        owner: Tells the kernels of one candidate from those of another, in the operators' names.
+        owner: Tells these kernels from others, and from the same on another device.
         device: The kernels' kind of device, `cpu` or `cuda`.
         make_map: Makes a tensor map that a kernel takes; None where there are none.
     """
@@ -43,7 +49,7 @@ class Operators:
     ) -> None:
         self._owner, self._key, self._make_map = owner, device.upper(), make_map
         self._library = torch.library.Library("kernelwright_launch", "FRAGMENT")  # type: ignore[no-untyped-call]
-        self._made: dict[str, Callable[..., None]] = {}
+        _LIBRARIES.append(self._library)
 
     def launcher(
         self, kernel: str, launch: Callable[..., None], written: Sequence[bool]
@@ -59,12 +65,12 @@ class Operators:
         def recorded(arguments: Sequence[object], *geometry: object) -> None:
             fixed = [_without_tensor(value) for value in arguments]
             places = [at for at, value in enumerate(arguments) if _tensor(value) is not None]
-            content = repr((self._owner, kernel, fixed, geometry))
-            if content not in self._made:
+            content = repr((self._owner, self._key, kernel, fixed, geometry))
+            if content not in _KNOWN:
                 run = partial(self._launched, launch, list(arguments), geometry)
                 name = f"{kernel}_{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-                self._made[content] = self._registered(name, run, [written[at] for at in places])
-            self._made[content](*(_tensor(arguments[at]) for at in places))
+                _KNOWN[content] = self._registered(name, run, [written[at] for at in places])
+            _KNOWN[content](*(_tensor(arguments[at]) for at in places))
 
         return recorded
 
@@ -259,7 +265,9 @@ class Ways:
     ) -> None:
         self.launches = Launches(kernels, written, geometry)
         device = self.launches.device.type
-        self._operators = Operators(owner, device, getattr(kernels, "tensor_map", None))
+        self._operators = Operators(
+            f"{owner} {self.launches.device}", device, getattr(kernels, "tensor_map", None)
+        )
         self._seen = Launches(kernels, written, geometry, self._operators)
         self._plan, self._is_single = plan, True
         self._made: dict[object, tuple[Way, list[str], object]] = {}

@@ -35,7 +35,7 @@ class CompiledPlan:
 
     def __init__(self, runner: PlanRunner, owner: str) -> None:
         self._runner = runner
-        self._operators = Operators(owner, runner.device.type, TensorMaps())
+        self._operators = Operators(f"{owner} {runner.device}", runner.device.type, TensorMaps())
         self._reads = tuple(dict.fromkeys((*runner.plan.weights, *runner.plan.updates)))
         self._made: dict[object, Compiled] = {}
 

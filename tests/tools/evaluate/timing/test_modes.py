@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kernelwright.tools.candidates import LaunchRefused
+from kernelwright.tools.candidates.run import modes
 from kernelwright.tools.candidates.run.modes import Launches, MapOf, Operators, Replayed
 from kernelwright.tools.evaluate.timing.modes import CompiledPlan, GuardedFirst, replayed
 from kernelwright.tools.languages import (
@@ -189,3 +190,15 @@ def test_on_a_device_a_graph_computes_what_it_captured():
         torch.testing.assert_close(call([given])[0], torch.relu(given @ weight))
     with pytest.raises(LaunchRefused, match="CUDA graph"):
         replayed(lambda given, weights: (given[0] * given[0].sum().item(),), [given], {})
+
+
+def test_the_same_launch_is_the_same_operator_so_that_what_was_compiled_is_found_again():
+    """A candidate is compiled when it is screened and again when it is looked at closely."""
+    assert operator() is operator()
+
+
+def operator() -> object:
+    operators = Operators("same", "cpu")
+    operators.launcher("kernel", lambda arguments: None, [True])([torch.zeros(1)])
+    (found,) = (call for content, call in modes._KNOWN.items() if "'same'" in content)
+    return found
