@@ -7,17 +7,20 @@ its own. Weights are random. One JSON line a run goes to `--out`: what the comma
 ended, and `end`, which is one of
 
     exported        faster than every baseline, and the export's own verify.py agrees
-    no_improvement  (or not_settled, faster_than_eager, nothing_correct): nothing was exported
+    no_improvement  (or another of `NOTHING`): nothing was exported
     refused         one sentence says why
+    cut_off         interrupted after `--run-limit-s`; what it had by then was not exported
     DEFECT          anything else: a traceback, a hang, an export that does not verify
 
 A run that is in `--out` already is not repeated, and none begins that `--limit-s` has no room for,
-so that the same call goes on where the last one was cut off:
+so that the same call goes on where the last one was cut off. Several processes share the models,
+each with a GPU, a `--part` and an `--out` of its own:
 
-    python benchmarks/suites/real_models.py --target cuda --size real --dtype float32 bfloat16
-        --seconds 240 --limit-s 580 --out benchmarks/results/h200/real_models.jsonl
-    python benchmarks/suites/real_models.py --target cpu --search quick --out FILE
-    python benchmarks/suites/real_models.py --summary FILE
+    CUDA_VISIBLE_DEVICES=1 python benchmarks/suites/real_models.py --target cuda --size real
+        --regions on --search quick --seconds 60 --evidence timing --run-limit-s 140
+        --limit-s 580 --dtype float32 bfloat16 --part 2/4 --out part2.jsonl
+    python benchmarks/suites/real_models.py --target cpu --models gpt tagger --out FILE
+    python benchmarks/suites/real_models.py --summary part1.jsonl part2.jsonl
 """
 
 import argparse
@@ -26,10 +29,12 @@ import math
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,8 +52,12 @@ MODELS = {
     "encoder": "encoder:make_model",
     "diffusion": "diffusion:make_model",
 }
-NOTHING = ("no_improvement", "not_settled", "faster_than_eager", "nothing_correct")
-HANGS_S = 900.0  # beside its seconds of search
+NOTHING = (
+    "no_improvement", "not_settled", "faster_than_eager", "nothing_correct", "timed_out",
+)  # fmt: skip
+GRACE_S = 20.0  # to keep the best after an interrupt
+NOT_TOLD = ("out", "summary", "commit")
+VERIFY_S = 120.0  # an export's own check, torch.compile's build included
 
 
 def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dict:
@@ -57,50 +66,75 @@ def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dic
     shutil.copytree(PROJECT, project)
     settings = {"size": asked.size, "dtype": dtype}
     (project / "src" / "zoo" / "settings.json").write_text(json.dumps(settings))
-    command = [
-        sys.executable, "-m", "kernelwright", "optimize", "--build", f"zoo.{MODELS[name]}",
-        "--target", asked.target, "--search", asked.search, "--regions", asked.regions, "--fresh",
-        "--json", str(answer), "--export", str(export), "--run-dir", str(scratch / "runs"),
-    ]  # fmt: skip
-    command += ["--seconds", str(asked.seconds)] if asked.seconds else []
     row = {"model": name, "dtype": dtype, "size": asked.size, "target": asked.target}
     row |= {"search": asked.search, "seconds_given": asked.seconds, "regions_asked": asked.regions}
+    row |= {"evidence": asked.evidence, "device": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
     began = time.time()
-    said = ended(command, project, HANGS_S + (asked.seconds or 0))
-    row |= {"wall_s": round(time.time() - began, 1), "exit": said["exit"], "words": said["words"]}
+    said = ended(searching(name, asked, scratch), project, asked.run_limit_s)
+    row |= {"wall_s": round(time.time() - began, 1), **said}
     if answer.exists():
         row |= json.loads(answer.read_text())
     if said["exit"] == 0 and export.is_dir():
-        checked = ended([sys.executable, "verify.py", "--seconds", "5"], export, HANGS_S)
+        command = [sys.executable, "verify.py", "--seconds", "3"]
+        command += ["--no-compile"] if asked.evidence == "timing" else []
+        checked = ended(command, export, VERIFY_S)
         row["verify"] = {"exit": checked["exit"], "words": checked["printed"] or checked["words"]}
     return row | {"end": end_of(row)}
 
 
+def searching(name: str, asked: argparse.Namespace, scratch: Path) -> list[str]:
+    """The command that a person would give."""
+    command = [
+        sys.executable, "-m", "kernelwright", "optimize", "--build", f"zoo.{MODELS[name]}",
+        "--target", asked.target, "--search", asked.search, "--regions", asked.regions, "--fresh",
+        "--evidence", asked.evidence, "--json", str(scratch / "answer.json"),
+        "--export", str(scratch / "faster"), "--run-dir", str(scratch / "runs"),
+    ]  # fmt: skip
+    return command + (["--seconds", str(asked.seconds)] if asked.seconds else [])
+
+
 def ended(command: list[str], folder: Path, limit_s: float) -> dict:
-    """How a command ended, and its last words on both streams."""
+    """How a command ended, and its last words on both streams.
+
+    After its time it is interrupted as by Ctrl-C, and what does not end then is killed, with all
+    that it started.
+    """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit_s
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        started = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=out, stderr=err, start_new_session=True
         )
-    except subprocess.TimeoutExpired as late:
-        words = late.stderr.decode() if isinstance(late.stderr, bytes) else late.stderr or ""
-        return {"exit": None, "words": f"no end in {limit_s:.0f} s: {words[-600:]}", "printed": ""}
-    return {
-        "exit": done.returncode,
-        "words": done.stderr.strip()[-1500:],
-        "printed": done.stdout.strip()[-1500:],
-    }
+        late = not waited(started, limit_s)
+        if late:
+            started.send_signal(signal.SIGINT)
+            hung = not waited(started, GRACE_S)
+        if late and hung:
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+        words = [stream.seek(0) or stream.read().strip()[-1500:] for stream in (err, out)]
+    exit = None if late and hung else started.returncode
+    return {"exit": exit, "late": late, "words": words[0], "printed": words[1]}
+
+
+def waited(process: subprocess.Popen, limit_s: float) -> bool:
+    """Whether a process came to its end in that time."""
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def end_of(row: dict) -> str:
     """Which of the honest ends a run came to, or that it came to none."""
     words = row["words"]
+    if row["late"] and row["exit"] is not None and "verify" not in row:
+        return "cut_off"
     if row["exit"] in (2, 3) and words and "Traceback" not in words:
         return "refused"
     if row["exit"] != 0 or "Traceback" in words:
@@ -114,22 +148,28 @@ def done_before(out: Path | None) -> set[tuple[str, str]]:
     """Models and types that stand in the file already."""
     if out is None or not out.exists():
         return set()
-    rows = map(json.loads, out.read_text().splitlines())
-    return {(row["model"], row["dtype"]) for row in rows if "model" in row}
+    return {(row["model"], row["dtype"]) for row in rows_of([out])}
+
+
+def rows_of(files: list[Path]) -> list[dict]:
+    """The runs in these files."""
+    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return [line for line in lines if "model" in line]
 
 
 def conditions(asked: argparse.Namespace) -> dict:
-    """The first line of a file: where and with what it was made."""
+    """The first line of a call: where and with what it was made."""
     asking = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
-    commit = subprocess.run(asking, capture_output=True, text=True).stdout.strip()
-    reading = "import torch, transformers as t; print(torch.__version__, t.__version__)"
-    versions = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True)
+    try:
+        commit = subprocess.run(asking, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:  # a machine that was lent need not have git
+        commit = ""
     return {
-        "commit": commit,
+        "commit": asked.commit or commit,
         "machine": platform.machine(),
         "processors": os.cpu_count(),
-        "torch_and_transformers": versions.stdout.split(),
-        "asked": {key: value for key, value in vars(asked).items() if key != "out"},
+        "versions": {name: version(name) for name in ("torch", "transformers")},
+        "asked": {key: value for key, value in vars(asked).items() if key not in NOT_TOLD},
     }
 
 
@@ -165,36 +205,50 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Every model and type in turn, as far as the time goes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}; all by default")
+def parsed() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=[*MODELS], default=[*MODELS], metavar="NAME")
+    parser.add_argument("--dtype", nargs="+", default=["float32"])
+    parser.add_argument("--part", default="1/1", help="K/N: every N-th run, from the K-th on")
     parser.add_argument("--target", default="auto")
     parser.add_argument("--size", choices=["small", "real"], default="small")
-    parser.add_argument("--dtype", nargs="+", default=["float32"])
     parser.add_argument("--search", default="quick")
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--regions", default="auto")
+    parser.add_argument("--seconds", type=float, help="of a search, all but reading held")
+    parser.add_argument("--regions", default="auto", choices=["auto", "on", "off"])
+    parser.add_argument("--evidence", default="full", choices=["full", "timing"])
+    parser.add_argument("--run-limit-s", type=float, default=900.0, help="then it is interrupted")
     parser.add_argument("--limit-s", type=float, default=math.inf, help="of the whole call")
-    parser.add_argument("--beside-s", type=float, default=240, help="of a run, beside its search")
+    parser.add_argument("--commit", default="", help="where git cannot tell")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--summary", type=Path)
-    asked = parser.parse_args()
+    parser.add_argument("--summary", type=Path, nargs="+")
+    return parser.parse_args()
+
+
+def chosen(asked: argparse.Namespace) -> list[tuple[str, str]]:
+    """The runs of this process, in order: models and types."""
+    at, of = map(int, asked.part.split("/"))
+    known = done_before(asked.out)
+    runs = [(name, dtype) for dtype in asked.dtype for name in asked.models]
+    return [run for run in runs[at - 1 :: of] if run not in known]
+
+
+def main() -> None:
+    """Every model and type in turn, as far as the time goes."""
+    asked = parsed()
     if asked.summary is not None:
-        rows = map(json.loads, asked.summary.read_text().splitlines())
-        sys.stdout.write(table([row for row in rows if "model" in row]) + "\n")
+        sys.stdout.write(table(rows_of(asked.summary)) + "\n")
         return
-    ends_s, known = time.time() + asked.limit_s, done_before(asked.out)
+    ends_s = time.time() + asked.limit_s
     tell(conditions(asked), asked.out)
-    for dtype in asked.dtype:
-        for name in asked.models or MODELS:
-            if (name, dtype) in known:
-                continue
-            if time.time() + asked.beside_s + (asked.seconds or 0) > ends_s:
-                sys.stdout.write("the time is over; the same call goes on\n")
-                return
-            with tempfile.TemporaryDirectory(prefix="kernelwright-model-") as scratch:
-                tell(once(name, dtype, asked, Path(scratch)), asked.out)
+    for name, dtype in chosen(asked):
+        if time.time() + asked.run_limit_s + GRACE_S > ends_s:
+            sys.stdout.write("the time is over; the same call goes on\n")
+            return
+        with tempfile.TemporaryDirectory(
+            prefix="kernelwright-model-", ignore_cleanup_errors=True
+        ) as scratch:
+            tell(once(name, dtype, asked, Path(scratch)), asked.out)
 
 
 if __name__ == "__main__":

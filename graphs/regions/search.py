@@ -27,9 +27,9 @@ from kernelwright.tools.archive.elites import YARDSTICK
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.compose import ComposeError, Part, compose, compose_in_parts
 from kernelwright.tools.codegen.library.kernel_library import Recipe
-from kernelwright.tools.languages import default_language
+from kernelwright.tools.languages import default_language, in_mode
 from kernelwright.tools.tasks.regions import region_source
-from kernelwright.tools.types import Candidate, Idea, Refusal, TracePolicy
+from kernelwright.tools.types import IN_MODE, CallMode, Candidate, Idea, Refusal, TracePolicy
 from kernelwright.tools.types.outline import LeftAlone, RegionClass, RegionShown, RegionState
 from kernelwright.tools.types.value import Value
 
@@ -238,7 +238,29 @@ def _compositions(
         for number, (words, picked) in enumerate(chosen.items(), start=1)
         if picked
     ]
-    return Compositions(items=tuple(item for item in made if item is not None))
+    eager = [item for item in made if item is not None]
+    modes = () if context.task.parts else _MODES[context.hardware.kind]
+    others = [
+        _called(eager[0], mode, len(chosen) + number)
+        for number, mode in enumerate(modes if eager else (), start=1)
+    ]
+    return Compositions(items=(*eager, *others))
+
+
+# Beside eager calls. What is traced in parts branches on values, which neither of them can.
+_MODES: dict[str, tuple[CallMode, ...]] = {"cpu": ("compile",), "cuda": ("compile", "graph")}
+
+
+def _called(made: Composition, mode: CallMode, number: int) -> Composition:
+    """The same kernels and plan in another mode, which is for the judge to compare."""
+    idea = made.idea.model_copy(
+        update={
+            "id": f"r1i{number}",
+            "title": f"{made.idea.title}{IN_MODE[mode]}",
+            "mechanism": f"{made.idea.mechanism}{IN_MODE[mode]}",
+        }
+    )
+    return Composition(idea=idea, candidate=in_mode(made.candidate, mode))
 
 
 def _composition(

@@ -322,6 +322,7 @@ STATUS: dict[Status, str] = {
     "faster_than_eager": "faster than eager PyTorch, but not than its best baseline",
     "no_improvement": "nothing was faster than PyTorch",
     "nothing_correct": "no candidate was correct",
+    "timed_out": "right when it was screened, but its closer judgement ran out of time",
     "stopped": "stopped before a verdict",
     "waiting": "waiting for somebody outside",
     "failed": "the search failed",

@@ -153,7 +153,13 @@ def in_order(standings: Iterable[Standing], *, certified_first: bool) -> list[St
     fastest = ranked(standings)
     if not certified_first:
         return fastest
-    return sorted(fastest, key=lambda item: item.effort != "certify")
+    return sorted(fastest, key=lambda item: (item.effort != "certify", _is_slower_alone(item)))
+
+
+def _is_slower_alone(item: Standing) -> bool:
+    """Whether nothing may be claimed of it for its single calls' sake."""
+    claim = item.evaluation.claim
+    return claim is not None and claim.outcome == "slower alone"
 
 
 def choose(standings: Iterable[Standing]) -> Standing | None:

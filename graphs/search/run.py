@@ -13,7 +13,7 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
 )
 from kernelwright.graphs.run_view.figures import choose
-from kernelwright.graphs.run_view.story import keep_rules
+from kernelwright.graphs.run_view.story import keep_rules, rules_of
 from kernelwright.graphs.search.agent_set import agents_for, keep_models, models_of
 from kernelwright.graphs.search.context import (
     Control,
@@ -53,7 +53,7 @@ from kernelwright.tools.archive import (
 )
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
-from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 from kernelwright.tools.types.run import Summary
 
@@ -78,6 +78,7 @@ async def start_search(
     overhear: OnPiece | None = None,
     prepare: Prepare | None = None,
     fresh: bool = False,
+    evidence: Depth = "full",
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
 
@@ -101,6 +102,7 @@ async def start_search(
         overhear: Called with what models say while they say it; nothing of that is kept.
         prepare: Done before the first plan, as `graphs.regions` does with a large model.
         fresh: Begin with nothing out of the user's library of kernels.
+        evidence: What certifying adds, where an executor is made here.
 
     Returns:
         The summary, or why the file cannot be a task.
@@ -109,7 +111,7 @@ async def start_search(
         EnvironmentLacksError: When this machine lacks what the target needs.
         asyncio.CancelledError: When the caller was cancelled; the run can be resumed.
     """
-    rules = Rules().within(profile.seconds)
+    rules = Rules.of(evidence).within(profile.seconds)
     async with opened(executor, target, choice, seed, rules) as judge:
         read = await _read(judge, path, policy, task)
         if isinstance(read, Refusal):
@@ -197,7 +199,8 @@ async def resume_search(
         archive.claim()
         archive.set_profile(more)
         choice = choice_of(archive, record)
-        rules = Rules().within(more.seconds)
+        known = rules_of(archive)
+        rules = Rules.of(known.evidence if known else "full").within(more.seconds)
         async with opened(executor, record.target, choice, record.seed, rules) as judge:
             attach(judge, archive, choice)
             hardware = await judge.hardware()

@@ -16,7 +16,7 @@ from kernelwright.graphs.search.options.shapes import sized_result
 from kernelwright.tools.archive import Archive, RunError, Standing
 from kernelwright.tools.export import ExportRefusedError, Material, OwnBackward
 from kernelwright.tools.hardware import Roof, roof_of
-from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase
+from kernelwright.tools.types import Baselines, Comparison, Evaluation, Phase, Verdict
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.measurement import Clock
 from kernelwright.tools.types.outline import RegionShown
@@ -186,6 +186,9 @@ def _phases(context: SearchContext) -> tuple[Phase, ...]:
 
 def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     """What may be claimed of the winner."""
+    certified = winner is not None and winner.effort == "certify"
+    if not certified and any(map(_only_ran_late, standings)):
+        return "timed_out"
     if winner is None:
         return "nothing_correct" if standings else "no_improvement"
     claim = winner.evaluation.claim
@@ -198,6 +201,12 @@ def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     eager = _against(winner.evaluation, "eager")
     faster = eager is not None and eager.outcome == "faster" and not eager.unsettled
     return "faster_than_eager" if faster else "no_improvement"
+
+
+def _only_ran_late(standing: Standing) -> bool:
+    """Whether a candidate had been correct, and a closer look at it did not end in time."""
+    late = standing.evaluation.verdict is Verdict.TIMED_OUT
+    return late and standing.effort != "screen"  # which only what was correct goes beyond
 
 
 def _against(evaluation: Evaluation, baseline: str) -> Comparison | None:
@@ -246,6 +255,7 @@ def best_summary(
         timed=figure.label,
         roof_fraction=roof.ms / figure.ms if roof else None,
         roof=roof.how if roof else "",
+        mode=winner.candidate.mode,
     )
 
 

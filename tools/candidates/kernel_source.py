@@ -24,6 +24,7 @@ from math import prod
 from kernelwright.tools.candidates.arithmetic import ContractError, Expression
 from kernelwright.tools.types import Candidate, DType, LanguageName, Setting, Value
 from kernelwright.tools.types.graph import REAL
+from kernelwright.tools.types.idea import CallMode
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -131,12 +132,14 @@ def canonical(spelling: str) -> str:
 class Parameter(Value):
     """One parameter of an exported function; `type` is the pointee's type for a pointer.
 
-    What is no pointer is a number, or a tensor map where the type is `TENSOR_MAP`.
+    What is no pointer is a number, or a tensor map where the type is `TENSOR_MAP`. `constant` says
+    that what it points to is declared `const`.
     """
 
     name: str
     type: str
     pointer: bool
+    constant: bool = False
 
     @property
     def accepts(self) -> tuple[DType, ...]:
@@ -182,6 +185,11 @@ class KernelFunction(Value):
         """Which of its parameters are pointers."""
         return tuple(item.pointer for item in self.parameters)
 
+    @property
+    def written(self) -> tuple[bool, ...]:
+        """Which of its parameters may be written to."""
+        return tuple(item.pointer and not item.constant for item in self.parameters)
+
 
 class Tunable(Value):
     """A macro of the kernel and name of the plan, with the values declared for it."""
@@ -219,6 +227,11 @@ class KernelSource(Value):
     def pointers(self) -> dict[str, tuple[bool, ...]]:
         """For every exported function, which parameters are pointers."""
         return {item.name: item.pointers for item in self.functions}
+
+    @property
+    def written(self) -> dict[str, tuple[bool, ...]]:
+        """For every exported function, which parameters may be written to."""
+        return {item.name: item.written for item in self.functions}
 
     def function(self, name: str) -> KernelFunction | None:
         """The exported function of that name, or None."""
@@ -282,10 +295,17 @@ def _tunable(line: int, text: str) -> Tunable:
 _ID_DIGITS = 12
 
 
-def identity(language: LanguageName, kernel: str, plan: str, settings: tuple[Setting, ...]) -> str:
-    """The id of language, kernel, plan and complete settings."""
+def identity(
+    language: LanguageName,
+    kernel: str,
+    plan: str,
+    settings: tuple[Setting, ...],
+    mode: CallMode = "eager",
+) -> str:
+    """The id of language, kernel, plan, complete settings and mode."""
     values = ",".join(f"{item.name}={item.value}" for item in settings)
-    content = "\0".join((language, kernel, plan, values))
+    # Ids from before there were modes are those of plans that are called eagerly.
+    content = "\0".join((language, kernel, plan, values, *([] if mode == "eager" else [mode])))
     return hashlib.sha256(content.encode("utf-8", errors="replace")).hexdigest()[:_ID_DIGITS]
 
 

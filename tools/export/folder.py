@@ -12,17 +12,19 @@ import os
 import zipfile
 from pathlib import Path
 
+from kernelwright.tools.candidates.run import modes
 from kernelwright.tools.export import gradients, render
 from kernelwright.tools.export.evidence import evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 from kernelwright.tools.tasks.sources.carried import STATE, content_of
-from kernelwright.tools.types import RefusedError, Task
+from kernelwright.tools.types import IN_MODE, RefusedError, Task
 
 # What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"
 BACKWARD = "backward"  # the folder of the gradients' kernels
 PROJECT = "project"  # the folder of what the reference needs
 _EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
+_EXPORTED_MODES = Path(modes.__file__)  # nor this
 _EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
 
@@ -105,6 +107,7 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         "reference.py": reference(material.task),
         render.kernel_file(material): render.kernel(material),
         **_header(material),
+        **_modes(material),
         "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
         "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
         "VERIFICATION.md": verification(material, folder),
@@ -167,6 +170,13 @@ def _header(material: Material) -> dict[str, str]:
     return {name: render.header(material)} if name else {}
 
 
+def _modes(material: Material) -> dict[str, str]:
+    """What calls the plan in another way than launch by launch, where that is its mode."""
+    if material.candidate.mode == "eager":
+        return {}
+    return {"modes.py": _EXPORTED_MODES.read_text(encoding="utf-8")}
+
+
 def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
@@ -203,6 +213,11 @@ def kernelbench(material: Material) -> str:
         raise ExportRefusedError(
             f"the KernelBench format is one forward, and {task.name} is faster in parts; export a "
             "folder or a .zip file instead"
+        )
+    if material.candidate.mode != "eager":
+        raise ExportRefusedError(
+            f"the KernelBench format calls kernels one by one, and {task.name} was timed"
+            f"{IN_MODE[material.candidate.mode].replace(',', '')}; export a folder or a .zip file"
         )
     if task.call is not None or task.returns is not None:
         raise ExportRefusedError(

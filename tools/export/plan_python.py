@@ -37,6 +37,7 @@ def print_plan(
     tunables: Mapping[str, int],
     *,
     has_grid: bool,
+    by_address: bool = True,
 ) -> str:
     """The plan's functions as Python source.
 
@@ -45,6 +46,7 @@ def print_plan(
         pointers: For every kernel function, which of its parameters are pointers.
         tunables: Values that stand for the tunables' names.
         has_grid: Whether a launch has a geometry.
+        by_address: Whether launches are given addresses in the place of tensors.
 
     Returns:
         Source that defines `run_plan(kernels, weights, prepared, updates, *inputs)` and, where the
@@ -53,7 +55,7 @@ def print_plan(
     """
     found = [node for node in ast.parse(plan).body if isinstance(node, ast.FunctionDef)]
     parts = [node for node in found if node.name.startswith(PART)]
-    printer = _Printer(pointers, tunables, has_grid=has_grid)
+    printer = _Printer(pointers, tunables, has_grid=has_grid, by_address=by_address)
     functions = [printer.function(node) for node in parts or found]
     return "\n\n\n".join(_text(node) for node in functions)
 
@@ -98,10 +100,12 @@ class _Printer(ast.NodeTransformer):
         tunables: Mapping[str, int],
         *,
         has_grid: bool,
+        by_address: bool,
     ) -> None:
         self._pointers = pointers
         self._tunables = tunables
         self._has_grid = has_grid
+        self._by_address = by_address
         self._held = 0
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
@@ -206,7 +210,7 @@ class _Printer(ast.NodeTransformer):
 
     def _values(self, name: str, elements: list[ast.expr]) -> list[ast.expr]:
         return [
-            self._pointer(self.visit(value)) if pointer else self.visit(value)
+            self._pointer(self.visit(value)) if pointer and self._by_address else self.visit(value)
             for value, pointer in zip(elements, self._pointers[name], strict=True)
         ]
 

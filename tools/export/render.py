@@ -245,8 +245,13 @@ def values(material: Material) -> dict[str, object]:
         source.pointers,
         {item.name: item.value for item in candidate.settings},
         has_grid=source.has_grid,
+        by_address=candidate.mode == "eager",
     )
     return {
+        "mode": candidate.mode,
+        "written": source.written,
+        "geometry": 4 if source.has_grid else 0,
+        "runner": "run" if candidate.mode == "eager" else "called",
         "entry": task.entry,
         "class_name": _class_name(task),
         "class_words": _class_words(task),
@@ -329,7 +334,9 @@ def _packed(task: Task, names: list[str]) -> dict[str, object]:
     by_name = {name: f"_CLASS_{number}" for number, name in enumerate(known)}
     classes = [(variable, *name.split(":", 1)) for name, variable in by_name.items()]
     result = "list(result)" if task.graph.output_structure == "list" else "result"
+    result_leaves: list[str] = []
     if returns is not None:
+        _, result_leaves = returns.taken_apart("result", by_name.__getitem__)
         one = "(result if isinstance(result, torch.Tensor) else result[0])"
         several = [f"result[{number}]" for number in range(len(task.outputs))]
         leaves = iter(several if len(several) > 1 else [one])
@@ -343,6 +350,7 @@ def _packed(task: Task, names: list[str]) -> dict[str, object]:
     return {
         "classes": classes,
         "returned": result,
+        "result_leaves": result_leaves,
         "call": call,
         "call_conditions": conditions,
         "call_leaves": flat,

@@ -24,6 +24,7 @@ from kernelwright.tools.languages.base.language import (
 from kernelwright.tools.languages.registry import (
     compile_candidate,
     default_language,
+    in_mode,
     language_named,
     language_of,
     languages,
@@ -48,6 +49,7 @@ __all__ = [
     "LanguageSpec",
     "compile_candidate",
     "default_language",
+    "in_mode",
     "language_named",
     "language_of",
     "languages",

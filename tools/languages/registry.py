@@ -21,6 +21,7 @@ from kernelwright.tools.languages.base.language import DeviceKind, Language
 from kernelwright.tools.languages.cpp.language import CPP
 from kernelwright.tools.languages.cuda.language import CUDA
 from kernelwright.tools.types import Candidate, EnvironmentLacksError, LanguageName, Setting
+from kernelwright.tools.types.idea import CallMode
 
 if TYPE_CHECKING:
     import torch
@@ -147,9 +148,17 @@ def with_settings(
     chosen |= {item.name: item for item in settings}
     source = parse_kernel(candidate.kernel, candidate.language)
     complete = complete_settings(source, chosen.values())
-    made = identity(candidate.language, candidate.kernel, candidate.plan, complete)
+    kernel, plan, mode = candidate.kernel, candidate.plan, candidate.mode
+    made = identity(candidate.language, kernel, plan, complete, mode)
     update: dict[str, object] = {"id": made, "settings": complete}
     return candidate.model_copy(update=update if note is None else update | {"note": note})
+
+
+def in_mode(candidate: Candidate, mode: CallMode) -> Candidate:
+    """The same kernels and plan, called in another way."""
+    kernel, plan, settings = candidate.kernel, candidate.plan, candidate.settings
+    made = identity(candidate.language, kernel, plan, settings, mode)
+    return candidate.model_copy(update={"id": made, "mode": mode})
 
 
 async def compile_candidate(

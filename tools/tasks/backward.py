@@ -5,7 +5,7 @@ autograd itself runs, so that PyTorch's time for the file is that of its own bac
 graph uses results of the forward, they are given; what else it needs of the forward it computes
 again from the forward's arguments. Of several results those that are floating have a gradient.
 Only called inside workers.
-Not covered: results packed in more than a list, and modules that update buffers.
+Not covered: modules that update buffers.
 """
 
 from __future__ import annotations
@@ -90,8 +90,6 @@ def why_no_backward(task: Task) -> str:
     """Why a task's backward cannot be a task of its own; "" where it may."""
     if task.parts:
         return "A module that cannot be traced as a whole has no backward that can be."
-    if task.returns:
-        return "Its results are packed in more than a list."
     if task.graph.mutations:
         return "The module updates buffers."
     if not any(spec.dtype.is_floating for spec in task.outputs):

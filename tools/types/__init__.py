@@ -18,8 +18,10 @@ from kernelwright.tools.types.graph import (
 )
 from kernelwright.tools.types.idea import (
     DISTRUSTED,
+    IN_MODE,
     AdviceScore,
     Analysis,
+    CallMode,
     Candidate,
     Claim,
     EvolvingRole,
@@ -95,6 +97,7 @@ from kernelwright.tools.types.verdict import (
 
 __all__ = [
     "DISTRUSTED",
+    "IN_MODE",
     "NOT_ISOLATED",
     "UNBUILT",
     "AdviceScore",
@@ -104,6 +107,7 @@ __all__ = [
     "Baseline",
     "Baselines",
     "Call",
+    "CallMode",
     "Candidate",
     "Claim",
     "Clock",

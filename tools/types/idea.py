@@ -24,15 +24,25 @@ class Setting(Value):
     value: int
 
 
+# How a candidate's plan is called: launch by launch, as the replay of a CUDA graph, or with its
+# launches as operators of a graph whose library operators torch.compile compiles.
+CallMode = Literal["eager", "graph", "compile"]
+IN_MODE: dict[CallMode, str] = {
+    "eager": "",
+    "graph": ", as the replay of a CUDA graph",
+    "compile": ", inside torch.compile",
+}
+
+
 class Candidate(Value):
     """One implementation of a task.
 
     `kernel` declares its tunables (`// tune: THREADS in 128, 256`) and requirements
     (`// require: THREADS * VECTOR <= 4096`) in comments; `settings` are the values chosen, the
     first declared value standing in for any that is missing. `plan` is the host side in the
-    subset of Python that `tools.candidates` validates. `id` is a hash of what runs:
-    language, kernel, plan and settings. `strategy` names the version of the evolving prompt under
-    which a model wrote it.
+    subset of Python that `tools.candidates` validates. `id` is a hash of what runs: language,
+    kernel, plan, settings and mode. `strategy` names the version of the evolving prompt under which
+    a model wrote it.
     """
 
     id: str
@@ -46,6 +56,7 @@ class Candidate(Value):
     strategies: tuple[str, ...] = ()
     note: str = ""
     strategy: str = ""
+    mode: CallMode = "eager"
 
 
 Extents = tuple[int, int, int]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from kernelwright.tools.types.idea import CallMode
 from kernelwright.tools.types.measurement import Clock, Paired, Phase
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.shapes import ServedShapes
@@ -21,6 +22,7 @@ Status = Literal[
     "faster_than_eager",
     "no_improvement",
     "nothing_correct",
+    "timed_out",
     "stopped",
     "waiting",
     "failed",
@@ -68,9 +70,10 @@ class BestSummary(Value):
     `outcome` is what may be said of it beside PyTorch, and `claim` why not more, in words; "" in
     runs that were recorded before they were. `clock` is what the times are of, `latency` what
     single calls took beside the same baseline, `host_share` the host's part of such a call;
-    `timed` says how closely its times were looked at. `floor_fraction` is of the least time by
-    bytes and the device's fastest arithmetic, `roof_fraction` by the arithmetic that the task's
-    precision takes, in the words of `roof`; None where that is the same, or not known.
+    `timed` says how closely its times were looked at, `mode` how its plan is called.
+    `floor_fraction` is of the least time by bytes and the device's fastest arithmetic,
+    `roof_fraction` by the arithmetic that the task's precision takes, in the words of `roof`; None
+    where that is the same, or not known.
     """
 
     candidate: str
@@ -93,6 +96,7 @@ class BestSummary(Value):
     timed: Label | Literal[""] = ""
     roof_fraction: float | None = None
     roof: str = ""
+    mode: CallMode = "eager"
 
     @property
     def limit_fraction(self) -> float | None:

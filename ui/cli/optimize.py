@@ -70,6 +70,7 @@ class SearchOptions:
     evaluation: bool = False
     shapes: str = ""
     train: bool = False
+    evidence: Literal["full", "timing"] = "full"
     models: Choice = field(default_factory=Choice)
 
     @property
@@ -139,6 +140,7 @@ def prepared(
             models=models,
             prepare=None if start else by_regions(options.regions),
             fresh=options.fresh,
+            evidence=options.evidence,
         )
         if isinstance(found, Refusal) or not options.train:
             return found

@@ -26,6 +26,13 @@ class ByRegion(StrEnum):
     OFF = "off"
 
 
+class Evidence(StrEnum):
+    """How much a certification adds."""
+
+    FULL = "full"
+    TIMING = "timing"
+
+
 class Format(StrEnum):
     """What an export is."""
 
@@ -146,6 +153,13 @@ Train = Annotated[
 ByRegions = Annotated[
     ByRegion,
     typer.Option(help="Search region by region: a model of many layers, always, or never."),
+]
+ByEvidence = Annotated[
+    Evidence,
+    typer.Option(
+        help="timing: certify in a third of the time, without max-autotune, other loads and the "
+        "sanitizer, which the result then says."
+    ),
 ]
 Model = Annotated[
     str | None,

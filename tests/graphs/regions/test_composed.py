@@ -90,3 +90,13 @@ def test_regions_are_searched_unasked_where_there_is_time_for_each(
     assert not pays_by_itself(context)
     context.task = SimpleNamespace(parts=("first",))
     assert pays_by_itself(context)  # there is no other way
+
+
+@pytest.mark.parametrize(("kind", "modes"), [("cpu", ["compile"]), ("cuda", ["compile", "graph"])])
+def test_what_was_put_together_is_also_called_in_every_other_mode(kind: str, modes: list[str]):
+    made = [search._called(GIVEN.items[0], mode, 4) for mode in search._MODES[kind]]
+    assert [item.candidate.mode for item in made] == modes
+    assert len({WHOLE.id, *(item.candidate.id for item in made)}) == 1 + len(modes)
+    assert {item.candidate.plan for item in made} == {WHOLE.plan}
+    assert made[0].idea.title == "regions put together: R1, inside torch.compile"
+    assert made[0].idea.id == "r1i4"

@@ -5,7 +5,18 @@ from pathlib import Path
 from types import ModuleType
 
 from kernelwright.graphs.run_view.events import Event
-from kernelwright.tools.types import Candidate, Verdict
+from kernelwright.graphs.run_view.figures import choose
+from kernelwright.graphs.search.measure import finalists
+from kernelwright.tools.archive import Standing
+from kernelwright.tools.types import (
+    Candidate,
+    Comparison,
+    Conditions,
+    Evaluation,
+    Verdict,
+    Verification,
+)
+from kernelwright.tools.types.measurement import Paired
 from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
@@ -46,3 +57,54 @@ async def test_where_screened_times_were_far_off_the_next_finalist_has_a_try(
     assert summary.best is not None
     assert summary.best.candidate in [id for key, id in first.items() if "rows=tiled" in key]
     assert summary.status == "improved"
+
+
+async def test_what_only_ran_late_is_not_called_wrong(search: Search, toy: ModuleType) -> None:
+    def late(candidate: Candidate, effort: str) -> Verdict | None:
+        return Verdict.TIMED_OUT if effort == "certify" else None
+
+    summary = await search(executor=toy.ToyExecutor(wrong=late), finalists=1)
+    assert summary.status == "timed_out"
+
+
+async def test_one_that_never_came_back_is_nothing_correct(search: Search, toy: ModuleType) -> None:
+    executor = toy.ToyExecutor(wrong=lambda candidate, effort: Verdict.TIMED_OUT)
+    assert (await search(executor=executor, rounds=1)).status == "nothing_correct"
+
+
+def standing(number: int, mode: str, ratio: float, alone: float) -> Standing:
+    """A certified candidate: its ratio by device time and that of its single calls."""
+    pair = {"candidate_ms": 1.0, "baseline_ms": ratio, "pairs": 9}
+    samples = {"candidate_samples_ms": (), "baseline_samples_ms": ()}
+    conditions = Conditions(device="toy", l2_flushed=True, input_sets=1)
+    compared = Comparison(
+        baseline="eager",
+        ratio=ratio,
+        ci95_low=0.99 * ratio,
+        ci95_high=1.01 * ratio,
+        clock="device",
+        conditions=conditions,
+        latency=Paired(ratio=alone, ci95_low=0.99 * alone, ci95_high=1.01 * alone, **pair),
+        **pair,
+        **samples,
+    )
+    candidate = Candidate(id=mode, language="cpp", kernel="k", plan="p", mode=mode)
+    right = Verification(verdict=Verdict.CORRECT, reason="")
+    found = Evaluation(candidate=mode, verification=right, comparisons=(compared,))
+    return Standing(
+        number=number, candidate=candidate, round=1, author="coder", effort="certify",
+        evaluation=found,
+    )  # fmt: skip
+
+
+def test_a_run_stands_for_the_way_of_calling_of_which_something_may_be_claimed() -> None:
+    """By device time a graph gains nothing, and in single calls what calls one by one loses."""
+    eager, graph = standing(1, "eager", 1.5, 0.8), standing(2, "graph", 1.4, 1.3)
+    assert eager.evaluation.claim.outcome == "slower alone"
+    assert choose((eager, graph)) is graph
+    assert choose((eager, standing(2, "graph", 1.4, 0.7))) is eager
+
+
+def test_the_other_ways_to_call_a_finalist_are_finalists() -> None:
+    ways = (standing(1, "eager", 1.5, 0.8), standing(2, "graph", 1.4, 1.3))
+    assert finalists(ways, 1) == ways

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from kernelwright.tools.export import export_folder, export_kernelbench
-from kernelwright.tools.languages import INCLUDE
+from kernelwright.tools.languages import INCLUDE, in_mode
 from kernelwright.tools.languages.cuda import build, launcher
 
 
@@ -335,3 +335,37 @@ with torch.no_grad():
 assert torch.allclose(a, b, atol=1e-4, rtol=1e-4)
 """
     run_on_gpu(code, path, cwd=tmp_path, python=python)
+
+
+MODES = """
+import importlib.util, sys, torch, warnings
+warnings.filterwarnings("error", message="the kernels are called eagerly")
+spec = importlib.util.spec_from_file_location("m", sys.argv[1] + "/module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["m"] = module
+spec.loader.exec_module(module)
+if torch.cuda.get_device_capability() != (9, 0):
+    sys.exit(77)
+model = module.Model().cuda()
+for mode in ("eager", "graph", "compile"):
+    module.MODE = mode
+    kept = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(48, 96, device="cuda")
+        with torch.no_grad():
+            kept.append((model(x), torch.softmax(x, -1)))
+    for got, right in kept:  # no later call wrote into an earlier one's result
+        torch.testing.assert_close(got, right)
+assert module.COUNTS == {"kernel": 9}, module.COUNTS
+"""
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_every_way_to_call_gives_the_references_results(
+    material, softmax, cuda_softmax, tmp_path, python
+):
+    made = material(softmax[0], *cuda_softmax, language="cuda")
+    made = made.model_copy(update={"candidate": in_mode(made.candidate, "graph")})
+    folder = export_folder(made, tmp_path / "soft")
+    run_on_gpu(MODES, folder, cwd=tmp_path, python=python)

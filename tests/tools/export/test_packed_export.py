@@ -81,6 +81,28 @@ def test_a_packed_call_and_result_stay_as_they_are(material, softmax, outside, t
     )
 
 
+def test_gradients_of_a_packed_result_are_the_references(material, softmax, outside, tmp_path):
+    folder = export_folder(material(SOURCE, softmax[1], PLAN), tmp_path / "packed")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch, module
+from module import COUNTS, Model, reference
+module.GRADIENTS = "recompute"
+x, state = torch.randn(48, 96), ({"k": torch.randn(3)}, 2)
+found = []
+for model in (Model(), reference.Model()):
+    given = x.clone().requires_grad_()
+    got = model(given, state=state, scale=1.0)
+    assert type(got) is reference.Answer, got
+    (got.rows.first.pow(2).sum() + got.more["y"].exp().sum()).backward()
+    found.append(given.grad)
+torch.testing.assert_close(*found)
+assert COUNTS == {"kernel (recorded)": 1}, COUNTS
+"""
+    outside(code, folder, cwd=tmp_path)
+
+
 def test_a_benchmark_s_one_file_takes_plain_tensors_only(material, softmax):
     with pytest.raises(ExportRefusedError, match="takes and returns plain tensors"):
         kernelbench(material(SOURCE, softmax[1], PLAN))

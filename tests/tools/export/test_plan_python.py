@@ -115,3 +115,13 @@ def test_a_tensor_map_is_made_by_the_kernels() -> None:
         "kernels.f(1, 32, 0, 1, kernels.tensor_map(x, box=(16, 64), offset=8), y.data_ptr())"
         in text
     )
+
+
+def test_where_a_tracer_looks_launches_are_given_the_tensors() -> None:
+    plan = """def forward(x):
+    y = empty_like(x)
+    launch("f", grid=1, block=32, args=(tensor_map(x, box=(16, 64)), y))
+    return y
+"""
+    text = print_plan(plan, {"f": (False, True)}, {}, has_grid=True, by_address=False)
+    assert "kernels.f(1, 32, 0, 1, kernels.tensor_map(x, box=(16, 64)), y)" in text

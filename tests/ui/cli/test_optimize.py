@@ -70,6 +70,9 @@ def test_options_reach_the_search(at_home, recorded, capsys, tmp_path):
     assert recorded["models"] is None
     assert recorded["choice"].name == "local"
     assert recorded["start"] is None
+    assert recorded["evidence"] == "full"
+    assert cli.run(["optimize", str(at_home), "--evidence", "timing"]) == 0
+    assert recorded["evidence"] == "timing"
 
 
 def test_json_is_one_object_of_the_promised_shape(at_home, recorded, capsys):
@@ -84,7 +87,7 @@ def test_json_is_one_object_of_the_promised_shape(at_home, recorded, capsys):
     assert {*told["best"]} == {
         "candidate", "median_ms", "speedup_vs_eager", "speedup_vs_best_baseline", "ci95",
         "floor_fraction", "error_ratio", "coverage", "method", "precision", "verdict", "outcome",
-        "timed", "baseline", "claim", "latency", "clock", "host_share",
+        "timed", "baseline", "claim", "latency", "clock", "host_share", "mode",
     }  # fmt: skip
     assert told["status"] == "improved"
     assert told["export"] is None

@@ -7,7 +7,8 @@ one call, not for timed ones, as every launch then goes through a note-taker.
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf, nan
 from types import TracebackType
@@ -39,6 +40,7 @@ from kernelwright.tools.candidates.run.guards import (
     shown,
     tensor,
 )
+from kernelwright.tools.candidates.run.modes import MapOf, Operators
 from kernelwright.tools.candidates.run.rewrite import (
     ALLOCATE,
     Folder,
@@ -207,13 +209,14 @@ class PlanRunner:
 
     def kept(self, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """What the plan prepared of these weights, as it is now; views of them are left out."""
-        self._keep_up(weights)
+        self.keep_up(weights)
         prepared = self._namespace.get("prepared", {})
         assert isinstance(prepared, dict)
         homes = {weight.untyped_storage().data_ptr() for weight in weights.values()}
         return {n: t for n, t in prepared.items() if t.untyped_storage().data_ptr() not in homes}
 
-    def _keep_up(self, weights: Mapping[str, torch.Tensor]) -> None:
+    def keep_up(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Prepare again, if weights changed since; every call begins with it."""
         if self._prepared_from and self._prepared_from != self._versions(weights):
             self.prepare_again(weights)
 
@@ -239,7 +242,7 @@ class PlanRunner:
             DeviceError: When the device reports an error of earlier work.
         """
         # An export looks as well, so the look is part of every call that is timed.
-        self._keep_up(weights)
+        self.keep_up(weights)
         result = self._run(self._forward, args, weights)
         if isinstance(result, torch.Tensor):
             return (result,)
@@ -262,6 +265,42 @@ class PlanRunner:
             call = self._namespace[place]
             assert callable(call)
             self._namespace[place] = around(name, call)
+
+    @property
+    def prepared(self) -> dict[str, torch.Tensor]:
+        """What `prepare` returned; empty where the plan has none."""
+        found = self._namespace.get("prepared", {})
+        assert isinstance(found, dict)
+        return found
+
+    @contextmanager
+    def traceable(
+        self, operators: Operators, prepared: Mapping[str, torch.Tensor]
+    ) -> Iterator[None]:
+        """Inside, launches are operators and memory is torch's, so that a tracer sees both.
+
+        Args:
+            operators: Makes them.
+            prepared: What the plan finds in the place of what it prepared.
+        """
+        usual, allocator = dict(self._namespace), self._allocator
+        made_from, self._prepared_from = self._prepared_from, []  # a tracer's weights lie nowhere
+        self._allocator = TorchAllocator()
+        self._namespace |= {
+            launcher_name(name): operators.launcher(name, call, self.source.written[name])
+            for name, call in self._launchers.items()
+        }
+        self._namespace |= {
+            ALLOCATE: partial(self._allocator.empty, device=self.device),
+            TENSOR_MAP: MapOf,
+            "prepared": prepared,
+        }
+        try:
+            yield
+        finally:
+            self._namespace |= usual
+            self._allocator = allocator
+            self._prepared_from = made_from
 
     def launches(
         self, args: Sequence[object], weights: Mapping[str, torch.Tensor]

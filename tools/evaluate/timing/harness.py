@@ -15,6 +15,7 @@ from math import ceil, inf
 import torch
 
 from kernelwright.tools.candidates import LaunchRefused
+from kernelwright.tools.candidates.run.modes import captured
 from kernelwright.tools.evaluate.rules import fresh_seed
 from kernelwright.tools.evaluate.timing.conditions import NOTHING, conditions, sm_clock_share
 from kernelwright.tools.evaluate.timing.statistics import (
@@ -24,7 +25,7 @@ from kernelwright.tools.evaluate.timing.statistics import (
     percentile,
     take_pairs,
 )
-from kernelwright.tools.evaluate.timing.stopwatch import Flush, graph, input_sets, stopwatch
+from kernelwright.tools.evaluate.timing.stopwatch import Flush, input_sets, stopwatch
 from kernelwright.tools.evaluate.verify.inspection import Inspection
 from kernelwright.tools.evaluate.verify.memory import available_bytes, io_bytes
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
@@ -277,7 +278,7 @@ class Harness:
         """The call as graph replays, one graph a set of inputs; None where it cannot be one."""
         try:
             replays: dict[int, Callable[[], object]] = {
-                id(inputs): graph(partial(call, inputs)) for inputs in self.sets
+                id(inputs): captured(partial(call, inputs)) for inputs in self.sets
             }
         except (RuntimeError, LaunchRefused):
             torch.cuda.synchronize()

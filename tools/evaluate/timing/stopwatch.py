@@ -144,23 +144,3 @@ class CudaStopwatch:
 def stopwatch(device: str) -> Stopwatch:
     """The stopwatch for `cuda` or `cpu`."""
     return CudaStopwatch() if device.startswith("cuda") else CpuStopwatch()
-
-
-def graph(call: Call) -> Call:
-    """The call as a replay of a CUDA graph, without the host's cost of each launch.
-
-    Raises:
-        RuntimeError: the call cannot be captured (it synchronises, or moves data to the host).
-    """
-    for _ in range(2):
-        call()
-    torch.cuda.synchronize()
-    recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded):
-        kept = call()
-
-    def replay() -> object:
-        recorded.replay()
-        return kept
-
-    return replay

@@ -16,7 +16,7 @@ Not covered here: host code of its own (a plan has none), sanitizers, other shap
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -176,6 +176,15 @@ class Runner(Protocol):
         ...
 
 
+@runtime_checkable
+class Prepares(Protocol):
+    """A runner that can be asked for what it prepared."""
+
+    def kept(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What it prepared of these weights, as it is now, by name."""
+        ...
+
+
 def plan_runner(
     runtime: ReferenceRuntime, candidate: Candidate, built: Built, memory: GuardedMemory
 ) -> PlanRunner:
@@ -188,9 +197,9 @@ def plan_runner(
         raise rejection(error) from error
 
 
-def prepared_by(runner: Runner, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def prepared_by(runner: object, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What a plan made of weights beforehand, by the names that it is told by."""
-    kept = runner.kept(weights) if isinstance(runner, PlanRunner) else {}
+    kept = runner.kept(weights) if isinstance(runner, Prepares) else {}
     return {f"prepared {name!r}": tensor for name, tensor in kept.items()}
 
 

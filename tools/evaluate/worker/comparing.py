@@ -73,6 +73,11 @@ class Steps:
             limit = _TIMED_RUNS * limit + self.seconds
         self._announce(Stage(words=words, limit_s=limit, blame="candidate"))
 
+    def compiles(self, words: str) -> None:
+        """Announce that torch.compile works for the candidate, as long as for a baseline."""
+        limit_s = self._request.rules.baseline_s
+        self._announce(Stage(words=words, limit_s=limit_s, blame="candidate"))
+
     def reference_runs(self) -> None:
         """Announce that PyTorch's own forward runs."""
         self.say("the reference runs", self._request.rules.reference_s)
@@ -301,6 +306,8 @@ class Comparing:
 
     def _as_graph(self, call: Timed) -> Timed | None:
         """The candidate as graph replays; None where it cannot be captured."""
+        if self._request.candidate.mode == "graph":
+            return call  # which copies its arguments as well
         if not self._captured:
             self._captured = True
             self._steps.candidate_runs("the candidate is captured as a graph")

@@ -7,11 +7,13 @@ looked at is kept in words.
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
+from kernelwright.tools.candidates import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.run import PlanRunner
 from kernelwright.tools.evaluate.finalists import impossible
 from kernelwright.tools.evaluate.findings import PREPARED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
@@ -19,6 +21,7 @@ from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.profiling.coverage import coverage
 from kernelwright.tools.evaluate.rules import Defence, fresh_seed
 from kernelwright.tools.evaluate.timing.harness import Timed
+from kernelwright.tools.evaluate.timing.modes import CompiledPlan, GuardedFirst, replayed
 from kernelwright.tools.evaluate.timing.stopwatch import stopwatch
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.inspection import Inspection
@@ -32,11 +35,12 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_first
-from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner, prepared_by
-from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
+from kernelwright.tools.evaluate.verify.trials import Runner, Trials, plan_runner, prepared_by
+from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 from kernelwright.tools.evaluate.worker.comparing import Comparing, Steps, TaskRuntime
 from kernelwright.tools.languages import load_candidate
 from kernelwright.tools.types import (
+    IN_MODE,
     Evaluation,
     Measurement,
     RefusedError,
@@ -61,6 +65,7 @@ class Proof:
         self._comparator = ResultComparator(task_runtime.runtime)
         self._not_verified: list[str] = []
         self._precision = by_source(request.task, request.candidate)
+        self.compiled: CompiledPlan | None = None  # of a candidate that is called so
 
     @property
     def others(self) -> list[str]:
@@ -98,7 +103,7 @@ class Proof:
         poisoned = self._rules.has(Defence.POISON)
         memory = GuardedMemory(runtime.device, runtime.rules.guard_bytes, poisoned=poisoned)
         self._steps.begin("load")
-        runner = plan_runner(runtime, request.candidate, request.built, memory)
+        runner = self._in_its_mode(plan_runner(runtime, request.candidate, request.built, memory))
         trials = Trials(runtime, memory, runner, self._steps.candidate_runs, keeps=True)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
@@ -121,6 +126,27 @@ class Proof:
                 runtime.truth.note = ""
         self._not_verified += trials.skipped
         self._precision = self._measured(trials)
+
+    def _in_its_mode(self, plain: PlanRunner) -> Runner:
+        """What is verified: the plan, and where it is called inside torch.compile that as well.
+
+        The replay of a CUDA graph is looked at while it is timed.
+        """
+        request, runtime = self._request, self._task_runtime.runtime
+        if request.candidate.mode != "compile":
+            return plain
+        self._steps.begin("torch.compile")
+        self._steps.compiles("torch.compile works around the candidate's launches")
+        arguments = runtime.draw(Draw("task", fresh_seed(request.seed, "compiled")))
+        weights = runtime.reference.weights()
+        try:
+            runner = load_candidate(request.candidate, request.built, runtime.device)
+            self.compiled = CompiledPlan(runner, request.candidate.id)
+            self.compiled.prepare(weights)
+            self.compiled.compile(arguments, weights)
+        except (LaunchRefused, DeviceError) as error:
+            raise rejection(error) from error
+        return GuardedFirst(plain, self.compiled)
 
     def _measured(self, trials: Trials) -> Precision:
         """Its digits; a screening measures them only where the source gives a reason to."""
@@ -232,9 +258,6 @@ class Ladder:
         with memory.aside():
             prepare_ms = watch.time_ms(lambda: runner.prepare(weights))
 
-        def plain(arguments: Sequence[Argument]) -> object:
-            return runner(arguments, weights)
-
         self._steps.say("inputs for timing are drawn", self._rules.reference_s)
         start = time.perf_counter()
         harness = self._task_runtime.harness
@@ -243,27 +266,50 @@ class Ladder:
         evaluation = evaluation.model_copy(update={"launches": launches})
         self._steps.begin("coverage")
         share, method = self._coverage(weights)
+        method += IN_MODE[self._request.candidate.mode] if method else ""
         self._steps.begin("time alone")
+        called, prepare_again = self._in_its_mode(runner, weights)
 
         def prepares() -> None:
             with memory.aside():
-                runner.prepare_again(weights)
+                prepare_again()
 
+        timed = self._proof.compiled or runner
         inspection = Inspection(
             runtime,
             weights,
             prepares,
             self._request.seed,
             harsh=self._proof.others,
-            prepared=lambda: prepared_by(runner, weights),
+            prepared=lambda: prepared_by(timed, weights),
             spoil=memory.spoil,
         )
-        call = inspection.watching(plain)
+        call = inspection.watching(called)
         harness.inspection = inspection
         try:
             return self._timed(evaluation, call, start, share, method, prepare_ms)
         finally:
             harness.inspection = None
+
+    def _in_its_mode(
+        self, runner: PlanRunner, weights: dict[str, Tensor]
+    ) -> tuple[Timed, Callable[[], None]]:
+        """What is timed, and what brings all that it prepared up to date with its weights."""
+        compiled = self._proof.compiled
+        if compiled is not None:
+            compiled.prepare(weights)
+            return (
+                lambda arguments: compiled(arguments, weights),
+                lambda: compiled.prepare_again(weights),
+            )
+        if self._request.candidate.mode == "graph":
+            self._steps.candidate_runs("the candidate is captured as a graph")
+            called = replayed(runner, self._task_runtime.harness.sets[0], weights)
+            return called, lambda: runner.prepare_again(weights)
+        return (
+            lambda arguments: runner(arguments, weights),
+            lambda: runner.prepare_again(weights),
+        )
 
     def _coverage(self, weights: Mapping[str, Tensor]) -> tuple[float | None, str]:
         """Who does the work, seen in a run of its own."""

@@ -205,13 +205,18 @@ def _parameter(node: Node, function: str) -> Parameter:
         what = "pointer to" if pointer else "value of"
         words = f"{function}: parameter {_text(nested)} is a {what} {type_!r}; known are "
         raise ContractError(line, "signature", words + ", ".join(sorted(known)))
-    return Parameter(name=_text(nested), type=type_, pointer=pointer)
+    constant = "const" in _qualifiers(node)
+    return Parameter(name=_text(nested), type=type_, pointer=pointer, constant=constant)
+
+
+def _qualifiers(node: Node) -> set[str]:
+    """Of what a parameter points to, or of its value."""
+    return {_text(child) for child in node.children if child.type == "type_qualifier"}
 
 
 def _check_map(node: Node, function: str, name: str) -> None:
     """A map is read where the launch put it: a copy elsewhere would be one that no copy finds."""
-    qualifiers = {_text(child) for child in node.children if child.type == "type_qualifier"}
-    if not {"const", "__grid_constant__"} <= qualifiers:
+    if not {"const", "__grid_constant__"} <= _qualifiers(node):
         words = (
             f"{function}: parameter {name} must be `const __grid_constant__ {TENSOR_MAP} {name}`"
         )

@@ -121,6 +121,7 @@ _ENDS: dict[RunStatus, str] = {
     "not_settled": "not settled",
     "no_improvement": "not faster",
     "nothing_correct": "nothing correct",
+    "timed_out": "judging ran out of time",
     "failed": "failed",
 }
 

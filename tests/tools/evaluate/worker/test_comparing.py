@@ -97,8 +97,9 @@ def beside_graphs(captured: Callable[[object], object] | None, captures: list[ob
         items=(), noise=0.0, best=SimpleNamespace(name="graph"), named=lambda name: None
     )
     found._request = SimpleNamespace(
-        rules=Rules(), compare_to=GRAPHED, baselines=known, effort="certify"
-    )
+        rules=Rules(), compare_to=GRAPHED, baselines=known, effort="certify",
+        candidate=SimpleNamespace(mode="eager"),
+    )  # fmt: skip
     return found, candidates, said
 
 
@@ -131,3 +132,12 @@ def test_what_can_be_captured_meets_graphs_as_one():
     assert candidates["graph"] is candidates["server"] is works
     assert captures == [call]
     assert not any(said.values())
+
+
+def test_what_is_a_graph_itself_competes_as_one_with_every_baseline():
+    captures: list[object] = []
+    found, _, said = beside_graphs(None, captures)
+    found._request.candidate.mode = "graph"
+    found.compare(works)
+    assert captures == []
+    assert said["graph"] == ()

@@ -25,7 +25,15 @@ from kernelwright.tools.evaluate.rules import AUTOTUNED, CERTIFY, GRAPHS, LIBRAR
 from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
 from kernelwright.tools.languages.base.compile import cache_folder
-from kernelwright.tools.types import Baseline, Baselines, Candidate, Effort, Refusal, Task
+from kernelwright.tools.types import (
+    Baseline,
+    Baselines,
+    CallMode,
+    Candidate,
+    Effort,
+    Refusal,
+    Task,
+)
 
 _Compiled = Built | CompileFailure
 
@@ -134,15 +142,19 @@ class KnownBaselines:
             )
         return waited_s
 
-    def to_compare(self, task: Task, effort: Effort) -> tuple[str, ...]:
-        """Those that a candidate is timed beside at that effort."""
+    def to_compare(self, task: Task, effort: Effort, mode: CallMode = "eager") -> tuple[str, ...]:
+        """Those that a candidate is timed beside at that effort.
+
+        What is a graph itself competes with torch.compile's as well, however long a call takes.
+        """
         known = self.of(task)
         if effort == "screen" or known is None:
             return ()
         names = tuple(item.name for item in known.items if item.measurement is not None)
         if effort == "certify" and self._shop.rules.evidence in AUTOTUNED:
             # One that was remembered without a time was left out, or could not be made.
-            names += tuple(n for n in CERTIFY[self._shop.device] if known.named(n) is None)
+            others = (*CERTIFY[self._shop.device], *(GRAPHS if mode == "graph" else ()))
+            names += tuple(n for n in others if known.named(n) is None)
         return tuple(name for name in names if (task_key(task), name) not in self._unmakeable)
 
     def left_out(self, task: Task) -> tuple[str, ...]:

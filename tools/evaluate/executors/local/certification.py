@@ -132,7 +132,7 @@ class Certification:
             effort=effort,
             seed=self._shop.fresh_seed(task, candidate.id),
             baselines=self._baselines.of(task),
-            compare_to=self._baselines.to_compare(task, effort),
+            compare_to=self._baselines.to_compare(task, effort, candidate.mode),
             best_ms=self._best_ms.get(task_key(task)),
             compiled=self._builder.lying(task) if effort != "screen" else (),
         )

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch._C._autograd import DeviceType
 
+from kernelwright.tools.candidates.run.modes import captured
 from kernelwright.tools.evaluate.foreign.messages import Constant, MakeReference, Memory
 from kernelwright.tools.evaluate.foreign.shared_memory import HostMemory
 from kernelwright.tools.evaluate.rules import GRAPHS
-from kernelwright.tools.evaluate.timing.stopwatch import graph
 from kernelwright.tools.tasks import Reference
 
 
@@ -165,11 +165,11 @@ class Replays:
 
     @cached_property
     def _replays(self) -> dict[tuple[int, ...], Callable[[], object]]:
-        def captured(given: list[Tensor | Constant]) -> Callable[[], object]:
+        def replay(given: list[Tensor | Constant]) -> Callable[[], object]:
             with torch.no_grad():
-                return graph(lambda: self._forward(*given))
+                return captured(lambda: self._forward(*given))
 
-        return {_key(given): captured(given) for given in self._arguments}
+        return {_key(given): replay(given) for given in self._arguments}
 
 
 def _key(arguments: Sequence[Tensor | Constant]) -> tuple[int, ...]:
