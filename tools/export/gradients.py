@@ -117,6 +117,8 @@ def _refused(task: Task, plan: Plan, floating: tuple[int, ...]) -> str:
     given = any(spec.tensor is not None and spec.tensor.dtype.is_floating for spec in task.inputs)
     if plan.updates or task.graph.mutations:
         return "it updates buffers, which a second forward would update again"
+    if task.draws_random:
+        return "it draws random numbers, of which a second forward would draw others"
     if task.returns is not None:
         return "its results are packed in more than a list"
     if unread:

@@ -94,6 +94,8 @@ def why_no_backward(task: Task) -> str:
         return "Its results are packed in more than a list."
     if task.graph.mutations:
         return "The module updates buffers."
+    if task.draws_random:
+        return "The module draws random numbers."
     if not any(spec.dtype.is_floating for spec in task.outputs):
         return "No result is a floating tensor."
     return ""

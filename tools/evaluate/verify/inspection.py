@@ -108,6 +108,9 @@ class Inspection:
             fixed = {n: t for n, t in self._weights.items() if n not in self._runtime.mutated}
             self._prints = Fingerprints(named | {f"weight {n!r}": t for n, t in fixed.items()})
         self._outputs = None
+        if self._prints is not None:
+            self._runtime.reference.generators.seed = self._values.getrandbits(31)
+        self._runtime.reference.generators.fix()
         if self._spoil is not None:
             self._spoil()
 

@@ -11,7 +11,7 @@ Also the steps of a schedule: which are needed, how they follow each other, what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from kernelwright.tools.codegen.lower.fusion.inline import Matching, digits, replaced
@@ -27,6 +27,7 @@ from kernelwright.tools.codegen.lower.nests.expressions import (
 from kernelwright.tools.codegen.lower.nests.layout import fastest, footprint
 from kernelwright.tools.codegen.lower.nests.nest import Nest, where_of
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
+from kernelwright.tools.types.graph import draws
 
 
 def still_needed(steps: list[Step], needed: frozenset[str]) -> list[Step]:
@@ -41,7 +42,7 @@ def still_needed(steps: list[Step], needed: frozenset[str]) -> list[Step]:
             if (
                 (step.nest is None and step.targets - useless)
                 or (step.nest and step.nest.writes)
-                or (step.line is not None and not step.line.makes)
+                or (step.line is not None and (not step.line.makes or draws(step.line.operator)))
             ):
                 kept.append(step)
         if len(kept) == len(steps):
@@ -260,6 +261,7 @@ class Merging:
     context: Context
     steps: list[Step]
     needed: frozenset[str]
+    readers: dict[str, list[Step]] = field(default_factory=dict, init=False)
 
     def run(self) -> list[Step]:
         """What is left when nothing can be merged any more."""
@@ -273,8 +275,10 @@ class Merging:
     def _merge(self, candidates: Candidates, near: bool = False) -> None:
         failed: set[tuple[int, int]] = set()
         alive: list[Nest] = []
+        self.readers = _readers(self.steps)
         while self._merge_once(candidates, near, failed, alive):
             self.steps = still_needed(self.steps, self.needed)
+            self.readers = _readers(self.steps)
 
     def _merge_once(
         self,
@@ -334,10 +338,7 @@ class Merging:
         return self._reaches(first, second) or self._reaches(second, first)
 
     def _reaches(self, start: Step, end: Step) -> bool:
-        readers: dict[str, list[Step]] = {}
-        for step in self.steps:
-            for buffer in step.reads:
-                readers.setdefault(buffer, []).append(step)
+        readers = self.readers
         todo = [s for buffer in start.targets for s in readers.get(buffer, ()) if s is not end]
         seen: set[int] = set()
         while todo:
@@ -368,6 +369,15 @@ class Merging:
             sizes = self.context.pool.sizes
             return prod(sizes[axis] for axis in inner) > MOST_TURNED
         return 2 * footprint(first) >= footprint(second) and fastest(first) != fastest(second)
+
+
+def _readers(steps: list[Step]) -> dict[str, list[Step]]:
+    """The steps that read each buffer."""
+    readers: dict[str, list[Step]] = {}
+    for step in steps:
+        for buffer in step.reads:
+            readers.setdefault(buffer, []).append(step)
+    return readers
 
 
 def _in_each_others_way(first: Nest, second: Nest) -> bool:
