@@ -181,6 +181,7 @@ class SearchContext:
     _baselines: Baselines | None = None
     _profiling_s: float | None = None
     _comparing_s: float | None = None
+    _making_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Make the agents, which may speak through this context from then on."""
@@ -238,6 +239,12 @@ class SearchContext:
             self._make_agents()
 
     def _make_agents(self) -> None:
+        """Make them for the device as it is known; of a large model that takes its time.
+
+        A model of a hundred layers is lowered in as many seconds as a short search has: they are
+        not the search's.
+        """
+        before_s = self.archive.spent_s()
         around = Circumstances(
             self.task,
             self.hardware,
@@ -253,6 +260,7 @@ class SearchContext:
         )
         agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
         self.agents = begun_with(self.archive, agents)
+        self._making_s += self.archive.spent_s() - before_s
 
     def _bench(self) -> Workbench | None:
         """What tools of roles work with, where this run gives its roles any."""
@@ -342,7 +350,10 @@ class SearchContext:
 
     @property
     def searched_s(self) -> float:
-        """Seconds of the budget that are spent; baselines' and profilers' are not of it."""
+        """Seconds of the budget that are spent; of it are not those of baselines and profilers.
+
+        Nor those in which this session's agents were made.
+        """
         known = self._baselines.items if self._baselines else ()
         if self._profiling_s is None:
             self._profiling_s = self.archive.profiling_s()
@@ -350,7 +361,8 @@ class SearchContext:
             self._comparing_s = measuring_baselines_s(self.archive)
         # Runs of earlier versions kept only what building baselines took.
         comparing_s = max(self._comparing_s, sum(item.setup_s for item in known))
-        return self.archive.spent_s() - comparing_s - self._profiling_s
+        beside_s = comparing_s + self._profiling_s + self._making_s
+        return self.archive.spent_s() - beside_s
 
     @property
     def searching_ends_s(self) -> float:

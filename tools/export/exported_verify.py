@@ -61,6 +61,8 @@ class Pair:
         self.exported = load_module("module")
         self.module, self.reference = self._build(0)
         self.sizes: list[int] | None = None  # of the dimensions; None for the example's
+        drawing = (FOLDER / "verify_draws.py").is_file()
+        self.draws: Any = load_module("verify_draws") if drawing else None
 
     def _build(self, seed: int) -> tuple[nn.Module, nn.Module]:
         entry, theirs = self.evidence["task"]["entry"], self.exported.reference
@@ -94,7 +96,7 @@ class Pair:
         PyTorch's settings let the library compute convolutions in TF32; it does in that layout.
         """
         found = self.evidence["evaluation"]["verification"]["precision"]
-        return found == "tf32" and not self.evidence["apart"]
+        return found == "tf32" and not self.evidence["apart"] and self.draws is None
 
     def inputs(self, seed: int, change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
         """Fresh inputs: the file's own under a seed, or drawn as it drew them, then changed."""
@@ -133,6 +135,15 @@ def run(exported: Any, module: Callable[..., object], inputs: list[Any]) -> obje
     """Call a module with flat inputs as its forward wants them."""
     args, kwargs = exported.as_called(inputs) if packs(exported) else (inputs, {})
     return module(*args, **kwargs)
+
+
+def answer(
+    pair: Pair, module: Callable[..., object], inputs: list[Any], drawing: str = "fixed"
+) -> list[torch.Tensor]:
+    """A module's results; `drawing` says how it draws what every module draws."""
+    if pair.draws is None:
+        return flat(run(pair.exported, module, inputs))
+    return flat(getattr(pair.draws, drawing)(lambda: run(pair.exported, module, inputs)))
 
 
 def drawn(spec: dict[str, Any]) -> Any:
@@ -218,7 +229,7 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     module.load_state_dict(reference.state_dict())
     truth_of = in_doubles(reference)
     kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
-    got = flat(run(pair.exported, module, inputs)) + state(module, reference)
+    got = answer(pair, module, inputs) + state(module, reference)
     if pair.exported.COUNTS["kernel"] == before:
         return float("inf"), f"the kernel did not run ({dict(pair.exported.COUNTS)})"
     for now, then in zip(inputs, kept, strict=True):
@@ -228,8 +239,9 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     if pair.as_turned:
         other = with_channels_last(reference)
         coarser = flat(run(pair.exported, other, [*map(turned, inputs)])) + state(other, reference)
-    expected = flat(run(pair.exported, reference, inputs)) + state(reference, reference)
-    truth = flat(run(pair.exported, truth_of, [*map(doubled, inputs)])) + state(truth_of, reference)
+    expected = answer(pair, reference, inputs, "noted") + state(reference, reference)
+    exactly = answer(pair, truth_of, [*map(doubled, inputs)], "widened")
+    truth = exactly + state(truth_of, reference)
     worst = 0.0
     results = zip(got, expected, coarser or expected, truth, strict=True)
     for mine, theirs, coarse, exact in results:

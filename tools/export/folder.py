@@ -25,6 +25,7 @@ BACKWARD = "backward"  # the folder of the gradients' kernels
 PROJECT = "project"  # the folder of what the reference needs
 _EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
 _EXPORTED_MODES = Path(modes.__file__)  # nor this
+_EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")  # nor this
 _EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
 
@@ -110,10 +111,18 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         **_modes(material),
         "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
         "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
+        **_draws(material),
         "VERIFICATION.md": verification(material, folder),
         **_backward(material),
     }
     return files | {EVIDENCE: evidence(material, files, project_files(material.task))}
+
+
+def _draws(material: Material) -> dict[str, str]:
+    """How random numbers are compared, where the module draws any."""
+    if not material.task.draws_random:
+        return {}
+    return {"verify_draws.py": _EXPORTED_DRAWS.read_text(encoding="utf-8")}
 
 
 def _backward(material: Material) -> dict[str, str]:

@@ -123,6 +123,8 @@ def _refused(task: Task, plan: Plan, floating: tuple[int, ...]) -> str:
     given = any(spec.tensor is not None and spec.tensor.dtype.is_floating for spec in task.inputs)
     if plan.updates or task.graph.mutations:
         return "it updates buffers, which a second forward would update again"
+    if task.draws_random:
+        return "it draws random numbers, of which a second forward would draw others"
     if unread:
         return f"the kernels do not read the parameter `{unread[0]}`"
     if not floating or not (given or parameters):

@@ -92,6 +92,8 @@ def why_no_backward(task: Task) -> str:
         return "A module that cannot be traced as a whole has no backward that can be."
     if task.graph.mutations:
         return "The module updates buffers."
+    if task.draws_random:
+        return "The module draws random numbers."
     if not any(spec.dtype.is_floating for spec in task.outputs):
         return "No result is a floating tensor."
     return ""

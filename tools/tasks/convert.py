@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from kernelwright.tools.tasks.modules import INSIDE, Traced
+from kernelwright.tools.tasks.random_draws import draws_random_node, is_draw, name_draw
 from kernelwright.tools.types import (
     Arg,
     DType,
@@ -111,7 +112,6 @@ _REDUCTIONS = (
     aten.any.dims,
     aten.all.dims,
 )
-_RANDOM = torch.Tag.nondeterministic_seeded
 
 
 def simplify(traced: Traced) -> None:
@@ -122,25 +122,6 @@ def simplify(traced: Traced) -> None:
             _simplify_node(traced, node, kept)
     _merge_equal(traced, kept)
     _remove_unused(traced.graph, kept)
-
-
-def random_operators(graph: fx.Graph) -> tuple[str, ...]:
-    """Names of the operators with which the forward draws random numbers, each once."""
-    drawing = [node for node in graph.nodes if draws_random_node(node)]
-    names = [_base(node) for node in drawing if not _draws_with_certainty(node)]
-    return tuple(dict.fromkeys(names))
-
-
-def _draws_with_certainty(node: fx.Node) -> bool:
-    """Attention and recurrent layers carry the tag for their dropout, which is mostly zero."""
-    if node.target is aten.scaled_dot_product_attention.default:
-        dropout = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
-        return not dropout
-    packet = getattr(node.target, "_overloadpacket", None)
-    if packet in (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu):
-        dropout, training = node.args[5], node.args[6]
-        return not (dropout and training)
-    return False
 
 
 def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
@@ -156,6 +137,8 @@ def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
         _CONSTANTS[node.target](node)
     elif node.target is aten.as_strided.default:
         _as_view(node)
+    elif is_draw(node):
+        name_draw(node)
     for place, value in enumerate(node.args):
         if isinstance(value, complex):
             _number_as_tensor(node, place, value)
@@ -256,14 +239,11 @@ def _merge_equal(traced: Traced, kept: set[fx.Node]) -> None:
             node.replace_all_uses_with(first)
 
 
-def draws_random_node(node: fx.Node) -> bool:
-    """Whether this node draws random numbers."""
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and _RANDOM in target.tags
-
-
 def _remove_unused(graph: fx.Graph, kept: set[fx.Node]) -> None:
     for node in reversed(list(graph.nodes)):
+        # What is drawn and not used still moves the generator on.
+        if is_draw(node):
+            continue
         if node.op == "call_function" and not node.users and node not in kept:
             graph.erase_node(node)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import cast
@@ -20,6 +20,7 @@ from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import build_module
 from kernelwright.tools.tasks.parts.find import Host
+from kernelwright.tools.tasks.random_draws import Generators
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import choose_entry, load_module
 from kernelwright.tools.types import RefusedError, Task, refuse
@@ -29,13 +30,21 @@ class Reference:
     """A task's module on one device.
 
     `module` takes the task's flat inputs as they are and can be given to torch.compile.
+    `generators` are fixed before every forward; a copy in float64 shares them.
     """
 
     def __init__(
-        self, module: nn.Module, task: Task, device: str, *, dtype: torch.dtype | None = None
+        self,
+        module: nn.Module,
+        task: Task,
+        device: str,
+        *,
+        dtype: torch.dtype | None = None,
+        generators: Generators | None = None,
     ) -> None:
         self.module = module
         self.device = device
+        self.generators = generators or Generators(task.graph)
         self._task = task
         self._dtype = dtype
         self._constants = constants_of(task.graph, device)
@@ -65,6 +74,7 @@ class Reference:
         Raises:
             RefusedError: the user's forward raises, or returns something other than tensors.
         """
+        self.generators.fix()
         with user_code("The forward", self._task.path), torch.no_grad(), self._precision():
             result = self.module(*(self._cast(arg) for arg in args))
         leaves = leaves_of(result)
@@ -116,7 +126,8 @@ class Reference:
     def double(self) -> Reference:
         """A copy that computes in float64: weights, floating inputs and factories' default."""
         module = doubled(copy.deepcopy(self.module))
-        return Reference(module, self._task, self.device, dtype=torch.float64)
+        kept = self.generators
+        return Reference(module, self._task, self.device, dtype=torch.float64, generators=kept)
 
     def _cast(self, arg: object) -> object:
         if self._dtype is None or not isinstance(arg, torch.Tensor):
@@ -128,8 +139,10 @@ class Reference:
         """Tensors that the forward makes without naming a type must match the float64 ones."""
         usual = torch.get_default_dtype()
         torch.set_default_dtype(self._dtype or usual)
+        widened = self._dtype is not None and self.generators.types
         try:
-            yield
+            with self.generators.as_drawn() if widened else nullcontext():
+                yield
         finally:
             torch.set_default_dtype(usual)
 

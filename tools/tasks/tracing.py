@@ -24,7 +24,7 @@ from torch import nn
 from kernelwright.tools.runtime import imports_out_of_sight
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.audit.doubts import graph_badges
-from kernelwright.tools.tasks.convert import random_operators, simplify, tensor_spec, to_graph
+from kernelwright.tools.tasks.convert import simplify, tensor_spec, to_graph
 from kernelwright.tools.tasks.cost import bytes_moved, flops
 from kernelwright.tools.tasks.inputs.domains import input_spec, keep_needed_domains, try_out
 from kernelwright.tools.tasks.inputs.packing import flattened, taken_apart
@@ -37,6 +37,7 @@ from kernelwright.tools.tasks.modules import (
 )
 from kernelwright.tools.tasks.parts.find import find_parts, run_unseen, whole_graph
 from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, size_bytes
+from kernelwright.tools.tasks.random_draws import random_operators, unkept_draws, unused_draws
 from kernelwright.tools.tasks.refusals import message, user_code
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.user_file import (
@@ -153,12 +154,13 @@ def _traced_whole(
         traced = trace_graph(found.module, found.inputs, found.mode)
     traced = replace(traced, structure=flat.structure)
     random = random_operators(traced.graph)
+    unkept = (*unkept_draws(traced.graph), *unused_draws(found.ran.dead if found.ran else ()))
     simplify(traced)
     specs = _input_specs(found, names)
     graph = to_graph(traced, [spec.name for spec in specs if spec.tensor is not None])
     operations = flops(traced.graph)
     trial = try_out(file, entry, found, graph, operations)
-    badges = graph_badges(graph, found.ran, random)
+    badges = graph_badges(graph, found.ran, random, unkept)
     task = _task(
         source,
         path,
@@ -175,6 +177,7 @@ def _traced_whole(
         "flops": operations,
         "training": task.training and entry.kind != "function",
         "draws_random": bool(random),
+        "unkept_draws": unkept,
         "badges": badges,
         "state": saved_state(build_module(file, entry, 0)) if policy.makes else None,
         "warnings": (*(badge.words for badge in badges), *_warnings(entry, found, specs)),

@@ -180,6 +180,16 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# Operators that make a tensor of fresh random numbers, as many whatever values there are. Their
+# order is the generator's, so they are kept, and kept in it.
+DRAWS = words("normal rand randint randn randperm")
+
+
+def draws(op: str) -> bool:
+    """Whether an operator makes a tensor of fresh random numbers."""
+    return base(op) in DRAWS
+
+
 def base(op: str) -> str:
     """`aten.add.Tensor` -> `add`; the pseudo-operators stay as they are."""
     return op.split(".")[1] if op.startswith("aten.") else op

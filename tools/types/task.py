@@ -251,7 +251,8 @@ class Task(Value):
     saved, and `state` the weights of a model that a function of the person's made. `parts` are
     there where the forward cannot be traced as a whole: `graph` then is one call of the model, and
     `untraced` says what keeps it from being more. `dimensions` are sizes of the inputs that shall
-    not stay the example's.
+    not stay the example's. `unkept_draws` names operators that draw random numbers in an order that
+    no other implementation could keep.
     """
 
     name: str
@@ -272,6 +273,7 @@ class Task(Value):
     training: bool = False
     evaluation: bool = False
     draws_random: bool = False
+    unkept_draws: tuple[str, ...] = ()
     allow: tuple[Precision, ...] = ()
     warnings: tuple[str, ...] = ()
     badges: tuple[Badge, ...] = ()

@@ -199,7 +199,10 @@ async def judged(
                     "be called yet; write it as a kernel with a plan"
                 )
             say.print(f"judging {candidate.name}", style="dim", markup=False)
-            evaluation = await executor.check_foreign(task, candidate)
+            try:
+                evaluation = await executor.check_foreign(task, candidate)
+            except RefusedError as refused_here:
+                raise Complaint(refused_here.refusal.sentence) from None
             return evaluation, compared(evaluation)
         say.print("timing PyTorch", style="dim")
         baselines = await baselines_of(executor, task)

@@ -1,6 +1,8 @@
 """What a search is promised to take, from what searches took on the device before."""
 
+import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,7 +15,10 @@ from kernelwright.graphs.search.pace import (
     promised_words,
     remember,
 )
-from kernelwright.profiles.load import hardware_profile, search_profile
+from kernelwright.graphs.search.run import start_search
+from kernelwright.profiles.load import SearchProfile, hardware_profile, search_profile
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
 
 H200 = hardware_profile("h200")
 
@@ -84,3 +89,26 @@ def test_a_damaged_file_is_as_none_and_only_the_latest_searches_are_kept(tmp_pat
     file.write_text("{")
     assert pace_of(tmp_path, H200) == Pace(device=H200.name, kind="cuda")
     assert latest(tmp_path) is None
+
+
+async def test_making_the_agents_of_a_large_model_is_not_of_the_searchs_seconds(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    def slowly(around: object) -> object:
+        time.sleep(2.5)
+        return toy.toy_agents(toy.LOOPS)
+
+    short = {"seconds": 2.0, "seconds_hold": "searching"}
+    profile = SearchProfile.model_validate(toy.PROFILE.model_dump() | short)
+    summary = await start_search(
+        Path("toy.py"),
+        TracePolicy(),
+        "cpu",
+        profile,
+        home=tmp_path,
+        executor=toy.ToyExecutor(),
+        make_agents=slowly,  # type: ignore[arg-type]
+    )
+    assert isinstance(summary, Summary)
+    assert summary.best is not None
+    assert summary.candidates.timed > 1

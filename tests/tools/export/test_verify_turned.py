@@ -47,6 +47,7 @@ def test_it_may_be_as_coarse_where_that_is_its_label(label: str, apart: str, rig
     module.counts = {"kernel": 0}
     evidence = {"evaluation": {"verification": {"precision": label}}, "apart": apart}
     pair: Any = SimpleNamespace(
+        draws=None,
         evidence=evidence,
         module=module,
         reference=Library(),

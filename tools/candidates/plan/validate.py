@@ -16,6 +16,7 @@ from kernelwright.tools.candidates.plan.expressions import (
     Names,
     check_word,
     kind,
+    operator_path,
     refuse,
 )
 from kernelwright.tools.candidates.plan.vocabulary import (
@@ -26,6 +27,7 @@ from kernelwright.tools.candidates.plan.vocabulary import (
     STATEMENTS,
 )
 from kernelwright.tools.types import Value
+from kernelwright.tools.types.graph import DRAWS
 
 _MAX_CHARACTERS = 200_000
 _MAX_NODES = 50_000
@@ -100,6 +102,7 @@ class _Validator:
         functions = self._functions(parse_plan(text))
         if (prepare := functions.get("prepare")) is not None:
             self._function(prepare)
+            self._draws_nothing(prepare)
             self._expressions.prepared = _returned_names(prepare)
         for name, function in functions.items():
             if name.startswith(PART):
@@ -140,6 +143,15 @@ class _Validator:
         for node in ast.walk(function):
             if isinstance(node, ast.Name) and node.id in (REFERENCE, "update"):
                 refuse(node, "structure", f"{function.name} may not call {node.id}")
+        self._draws_nothing(function)
+
+    def _draws_nothing(self, function: ast.FunctionDef) -> None:
+        """Random numbers are drawn once a call, in the module's order."""
+        for node in ast.walk(function):
+            path = operator_path(node) if isinstance(node, ast.Attribute) else ()
+            if path and path[0] in DRAWS:
+                words = f"aten.{path[0]} draws random numbers, which only forward does"
+                refuse(node, "operator", words)
 
     def _function(self, function: ast.FunctionDef) -> None:
         self._inside = function.name

@@ -1,7 +1,8 @@
 """Every word a plan may use. What is not listed here cannot be written.
 
-The library operators among them are functional ones, nothing random, nothing in place. Admission is
-by name; the runner resolves the overload and refuses one that writes to its arguments. A caller
+The library operators among them are functional ones, nothing in place. Random numbers are drawn by
+whoever computes a module that draws them, in its order, and in `forward` alone. Admission is by
+name; the runner resolves the overload and refuses one that writes to its arguments. A caller
 (the task's policy) may admit fewer. `empty` is not among the operators: uninitialised memory comes
 from the judge's allocator.
 """
@@ -10,6 +11,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.types import DType
+from kernelwright.tools.types.graph import DRAWS
 
 DTYPES = frozenset(item.value for item in DType)
 
@@ -241,27 +243,30 @@ _CREATION = """
 """
 
 CONTRACTIONS = frozenset(_CONTRACTIONS.split())
-ADMITTED = frozenset(
-    word
-    for group in (
-        _CONTRACTIONS,
-        _POOLING,
-        _INDEXING,
-        _SORTING,
-        _ARRANGING,
-        _RESAMPLING,
-        _POINTWISE,
-        _REDUCTIONS_AND_SCANS,
-        _NORMALISATIONS,
-        _LOSSES,
-        _LINEAR_ALGEBRA_AND_TRANSFORMS,
-        _CREATION,
+ADMITTED = (
+    frozenset(
+        word
+        for group in (
+            _CONTRACTIONS,
+            _POOLING,
+            _INDEXING,
+            _SORTING,
+            _ARRANGING,
+            _RESAMPLING,
+            _POINTWISE,
+            _REDUCTIONS_AND_SCANS,
+            _NORMALISATIONS,
+            _LOSSES,
+            _LINEAR_ALGEBRA_AND_TRANSFORMS,
+            _CREATION,
+        )
+        for word in group.split()
     )
-    for word in group.split()
+    | DRAWS
 )
 
 # Without a tensor to take the device from, these would make their result on the CPU.
-CREATORS = frozenset({"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"})
+CREATORS = DRAWS | {"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"}
 
 # Operators that draw random numbers only when this argument (name, position) is not zero.
 DROPOUT: Mapping[str, tuple[str, int]] = {

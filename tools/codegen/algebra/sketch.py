@@ -143,19 +143,32 @@ Shape = tuple[int, ...]
 _SOURCES = ("input", "weight", "constant")
 
 
+Index = tuple[dict[str, Node], dict[str, list[str]]]
+# Every rewrite asks about every node of one graph, which may have thousands.
+_latest: list[tuple[Graph, Index]] = []
+
+
+def _indexed(graph: Graph) -> Index:
+    """The nodes by their names, and the names of those that read each."""
+    if not _latest or _latest[0][0] is not graph:
+        users: dict[str, list[str]] = {}
+        for node in graph.nodes:
+            for name in dict.fromkeys(refs(node)):
+                users.setdefault(name, []).append(node.name)
+        _latest[:] = [(graph, ({node.name: node for node in graph.nodes}, users))]
+    return _latest[0][1]
+
+
 class Sketch:
     """A graph and the new nodes of one replacement."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._nodes = {node.name: node for node in graph.nodes}
-        self._taken = set(self._nodes)
+        nodes, self._users = _indexed(graph)
+        self._nodes = dict(nodes)
+        self._taken = set(nodes)
         self.kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
         self.new: list[Node] = []
-        self._users: dict[str, list[str]] = {}
-        for node in graph.nodes:
-            for name in dict.fromkeys(refs(node)):
-                self._users.setdefault(name, []).append(node.name)
 
     def node(self, name: str) -> Node:
         """A node of the graph or a new one."""

@@ -335,10 +335,11 @@ class PlaybookRepertoire:
     def draft(self, choices: Mapping[str, str]) -> LibraryDraft:
         """Assemble a form under these choices; loops left out take their first strategy."""
         form = self._form(choices)
+        ours = {node.name for node in self._ours(form)}
         chosen = {
             loop: self._named(loop, choices.get(loop, options[0].strategy.name))
             for loop, options in self._options.items()
-            if loop in {node.name for node in self._ours(form)}
+            if loop in ours
         }
         assembled = assemble(form.program, self._emitter, chosen, self._hardware)
         named = (f"{FORM}={form.name}",) if len(self._forms) > 1 else ()

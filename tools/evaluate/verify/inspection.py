@@ -114,6 +114,9 @@ class Inspection:
                 named |= self._prepared()
             self._prints = Fingerprints(named)
         self._outputs = None
+        if self._prints is not None:
+            self._runtime.reference.generators.seed = self._values.getrandbits(31)
+        self._runtime.reference.generators.fix()
         if self._spoil is not None:
             self._spoil()
 

@@ -30,7 +30,8 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, Truth, small_steps
 from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
-from kernelwright.tools.types import Domain, RefusedError, Task
+from kernelwright.tools.tasks.random_draws import state_of
+from kernelwright.tools.types import Domain, RefusedError, Task, refuse
 
 _HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
 
@@ -177,7 +178,8 @@ class ReferenceRuntime:
             return Nulls(own.outputs, right.outputs, tensors(arguments), self.chunk_elements)
 
     def draw(self, wanted: Draw) -> list[Argument]:
-        """Fresh arguments of the forward."""
+        """Fresh arguments of the forward, and another state of the generators."""
+        self.reference.generators.seed = wanted.seed % 2**63
         with self._guard():
             return list(draw(self.task, wanted.distribution, wanted.seed, self.device))
 
@@ -192,13 +194,32 @@ class ReferenceRuntime:
             finally:
                 self.reference.restore(before)
 
+    def check_draws(self) -> None:
+        """See that random numbers are drawn where the task runs.
+
+        Raises:
+            RefusedError: a forward for a GPU draws on the host, where a candidate does not.
+        """
+        generators = self.reference.generators
+        if self.device == "cpu" or not generators.types:
+            return
+        arguments = self.draw(Draw("task", fresh_seed(self.seed, "draws")))
+        generators.fix()
+        before = state_of("cpu")
+        self.own(arguments)
+        if state_of("cpu") != before:
+            raise refuse(
+                f"{self.task.name} cannot be compared: its forward draws random numbers on the "
+                "host; let it draw on the device (`device=x.device`)."
+            )
+
     def own_turned(self, arguments: Sequence[Argument]) -> Result | None:
         """PyTorch's own result with channels last, where that may be coarser; None elsewhere.
 
         Also None where there is no room, or where the module takes no such layout (a `view`).
         """
-        if not may_be_coarser(self.task, self.device):
-            return None
+        if self.reference.generators.types or not may_be_coarser(self.task, self.device):
+            return None  # in another layout other elements get what is drawn
         try:
             with self._guard():
                 outputs, live = with_channels_last(self.reference, self.task, arguments)

@@ -48,6 +48,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
 from kernelwright.tools.languages import Built, load_candidate
+from kernelwright.tools.tasks.random_draws import state_of
 from kernelwright.tools.types import Candidate, Task, TensorSpec, Verdict
 
 
@@ -101,6 +102,26 @@ def shaped(outputs: Sequence[Tensor], wanted: Sequence[TensorSpec]) -> None:
                 f"output {number} is {dtype}{list(shape)}, "
                 f"expected {spec.dtype.value}{list(spec.shape)}",
             )
+
+
+Drew = tuple[tuple[bytes, ...], tuple[bytes, ...]]
+
+
+def drew_as_much(drew: Drew, runtime: ReferenceRuntime) -> None:
+    """RejectedError unless the generators stand where the reference, just now, left them.
+
+    Args:
+        drew: where they stood before and after the candidate's call.
+        runtime: the task, whose reference has been run.
+    """
+    before, after = drew
+    if not runtime.reference.generators.types:
+        if after != before:
+            words = "it draws random numbers, which the module does not"
+            raise RejectedError(Verdict.WRONG_RESULT, words)
+    elif after != state_of(runtime.device):
+        words = "it draws more or fewer random numbers than the module does"
+        raise RejectedError(Verdict.WRONG_RESULT, words)
 
 
 def at_rest(outputs: Sequence[Tensor], returned: Sequence[Tensor], means: str) -> None:
@@ -240,6 +261,7 @@ class Trials:
         apart = self._has(Defence.LATE_CHANGES) and self._has(Defence.NEW_VALUES)
         self._keeps = keeps and apart and not self._tight
         self._recycled = False
+        self._drew: Drew = (), ()
 
     def prepare(self) -> None:
         """Run the plan's set-up, once."""
@@ -308,6 +330,7 @@ class Trials:
         if draw.distribution != "task" and not all(map(finite, own.outputs)):
             self.skipped.append(f"{draw.distribution}: PyTorch's own result is not finite there")
             return
+        drew_as_much(self._drew, self._runtime)
         right = self._runtime.right(arguments, own)
         with small_steps():
             for answer in (got,) if other is None else (got, other):
@@ -399,7 +422,11 @@ class Trials:
 
     def _outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """What the candidate returns, and a copy of it made at once, in stream order."""
+        generators = self._runtime.reference.generators
+        generators.fix()
+        before = state_of(self._runtime.device)
         outputs = tuple(self._runner(self._placed, self._weights))
+        self._drew = before, state_of(self._runtime.device)
         if not self._has(Defence.LATE_CHANGES):
             return outputs, outputs
         return outputs, tuple(self._shelve(output).clone() for output in outputs)

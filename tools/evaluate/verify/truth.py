@@ -57,7 +57,8 @@ _EXACT = words(
     "constant_pad_nd contiguous copy cummax cummin detach diagonal embedding empty empty_like "
     "empty_strided expand eye fill flip full full_like gather index index_put index_select "
     "lift_fresh masked_fill max max_pool2d_with_indices max_pool3d_with_indices maximum min "
-    "minimum neg new_empty new_full new_ones new_zeros ones ones_like permute relu repeat roll "
+    "minimum neg new_empty new_full new_ones new_zeros normal ones ones_like permute rand "
+    "rand_like randint randint_like randn randn_like randperm relu repeat roll "
     "round scalar_tensor scatter select_scatter sign slice_scatter sort split stack topk tril "
     "triu where zero zeros zeros_like _to_copy _local_scalar_dense"
 )
@@ -241,6 +242,9 @@ class Truth:
                 return self._whole(self._double, [_double(a) for a in arguments])
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
+        if self._reference.generators.types:
+            # Parts, and the host, would draw other numbers.
+            raise UnverifiableError(_short_of(needed))
         room = available_bytes(self._device, self._rules.memory_fraction)
         parts = self._chunks(self._double, arguments, own, needed, room)
         if parts is not None:
@@ -324,14 +328,18 @@ class Truth:
         self, arguments: Sequence[Argument], needed: int
     ) -> tuple[tuple[Tensor, ...], Mapping[str, Tensor]]:
         if self._device == "cpu" or needed > available_bytes("cpu", self._rules.memory_fraction):
-            raise UnverifiableError(
-                f"the float64 truth of this task takes {needed / 2**30:.1f} GiB, which neither "
-                "the device nor the host has to spare"
-            )
+            raise UnverifiableError(_short_of(needed))
         self.note = "truth evaluated on the host"
         module = doubled(copy.deepcopy(self._reference.module).to("cpu"))
         host = Reference(module, self._task, "cpu", dtype=torch.float64)
         return self._whole(host, [_double(_host(a)) for a in arguments])
+
+
+def _short_of(needed: int) -> str:
+    return (
+        f"the float64 truth of this task takes {needed / 2**30:.1f} GiB, which neither "
+        "the device nor the host has to spare"
+    )
 
 
 def _apart(output: Tensor, taken: AbstractSet[int]) -> Tensor:

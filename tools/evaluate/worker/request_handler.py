@@ -229,7 +229,9 @@ class RequestHandler:
             needs = needs_of(task, hardware, rules)
             if (refusal := refusal_for(task, needs, hardware.name)) is not None:
                 return Audited(refusal=refusal)
-            found = self._at(task, hardware, rules, request.seed).findings
+            task_runtime = self._at(task, hardware, rules, request.seed)
+            task_runtime.runtime.check_draws()
+            found = task_runtime.findings
         except RefusedError as refused:
             return Audited(refusal=refused.refusal)
         except (MemoryError, RuntimeError) as error:

@@ -122,7 +122,10 @@ _MAY_CANCEL = words("sub mul")
 
 
 def graph_badges(
-    graph: Graph, ran: Ran | None = None, random: Sequence[str] = ()
+    graph: Graph,
+    ran: Ran | None = None,
+    random: Sequence[str] = (),
+    unkept: Sequence[str] = (),
 ) -> tuple[Badge, ...]:
     """What is certain without running anything.
 
@@ -130,10 +133,11 @@ def graph_badges(
         graph: the traced forward.
         ran: what the forward ran on fake tensors, where that could be watched.
         random: operators that draw random numbers.
+        unkept: those among them whose order only PyTorch itself keeps.
     """
     ranges = Ranges(graph)
     found = [*_constant(graph, ranges), *_void(graph, ranges), *_unused(graph)]
-    found += [*_idle(graph, ranges, ran or Ran()), *_side_effects(graph, random)]
+    found += [*_idle(graph, ranges, ran or Ran()), *_side_effects(graph, random, unkept)]
     return tuple(found)
 
 
@@ -230,13 +234,15 @@ def _own_spellings(graph: Graph, ran: Ran) -> set[str]:
     return {name for name, count in called.items() if 0 < there[name] <= count}
 
 
-def _side_effects(graph: Graph, random: Sequence[str]) -> Iterator[Badge]:
+def _side_effects(graph: Graph, random: Sequence[str], unkept: Sequence[str]) -> Iterator[Badge]:
     if graph.mutations:
         names = ", ".join(mutation.target for mutation in graph.mutations)
         yield Badge(name=Doubt.UPDATES_BUFFERS, reason=f"the forward updates {names}")
     if random:
-        names = ", ".join(random)
-        yield Badge(name=Doubt.DRAWS_RANDOM, reason=f"the forward draws random numbers in {names}")
+        reason = f"the forward draws random numbers in {', '.join(unkept or random)}"
+        if not unkept:
+            reason += ": compared with the generator's state fixed"
+        yield Badge(name=Doubt.DRAWS_RANDOM, reason=reason)
 
 
 def _reached_by_inputs(graph: Graph) -> set[str]:

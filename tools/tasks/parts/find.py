@@ -29,13 +29,13 @@ from torch import fx, nn
 from kernelwright.tools.tasks.aten_graph import trace_outline
 from kernelwright.tools.tasks.convert import (
     names_of,
-    random_operators,
     simplify,
     tensor_spec,
     to_graph,
 )
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced, check_outputs
+from kernelwright.tools.tasks.random_draws import random_operators
 from kernelwright.tools.tasks.refusals import of_python
 from kernelwright.tools.types import (
     Graph,

@@ -12,8 +12,9 @@ between two: where kernels of ours compute those too, what follows can be fused 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from kernelwright.tools.types.graph import Graph, Node, base, refs, words
+from kernelwright.tools.types.graph import DRAWS, Graph, Node, base, draws, refs, words
 from kernelwright.tools.types.outline import Region
 
 CONTRACTIONS = words(
@@ -47,6 +48,7 @@ _REASONS: tuple[tuple[frozenset[str], str], ...] = (
     (_SORTED, "its results' order or size depends on values"),
     (_VALUES, "it takes a number out of a tensor"),
     (_TRANSFORMS, _WHY_COMPLEX),
+    (DRAWS, "it draws random numbers, which are the generator's"),
 )
 
 
@@ -164,16 +166,23 @@ def _kept(graph: Graph) -> set[str]:
 
 
 def in_order(graph: Graph, regions: Iterable[Region]) -> Iterator[Node | Region]:
-    """Regions, and the nodes that are in none, each behind everything that it reads."""
+    """Regions, and the nodes that are in none, each behind everything that it reads.
+
+    What draws random numbers comes in the graph's order.
+    """
     home = {name: region for region in regions for name in region.nodes}
     nodes = {node.name: node for node in graph.nodes}
+    drawn = [node.name for node in graph.nodes if draws(node.op)]
+    before = {name: [first] for first, name in pairwise(drawn)}
     done: set[str] = set()
 
     def unit(name: str) -> Node | Region:
         return home.get(name) or nodes[name]
 
     def needs(one: Node | Region) -> list[str]:
-        return [*one.inputs, *one.weights] if isinstance(one, Region) else refs(one)
+        if isinstance(one, Region):
+            return [*one.inputs, *one.weights]
+        return [*refs(one), *before.get(one.name, ())]
 
     for node in graph.nodes:
         waiting = [unit(node.name)]

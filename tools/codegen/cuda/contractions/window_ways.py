@@ -113,7 +113,7 @@ class Layout:
         slid = [one for one in self.windows.slid if one.pace == 1 and one.dilation > 0]
         return slid[-1] if slid and slid[-1] is self.windows.slid[-1] else None
 
-    @property
+    @cached_property
     def apart(self) -> int:
         """Rows between neighbouring taps of the run."""
         if self.run is None:
@@ -121,17 +121,17 @@ class Layout:
         at = self.windows.directions.index(self.run)
         return self.windows.pitches[at] * self.run.dilation
 
-    @property
+    @cached_property
     def run_taps(self) -> int:
         """Taps of the last direction, which steps go through innermost."""
         return self.windows.slid[-1].taps if self.windows.slid else 1
 
-    @property
+    @cached_property
     def outer_taps(self) -> int:
         """Taps of all others."""
         return self.windows.taps // self.run_taps
 
-    @property
+    @cached_property
     def pitch(self) -> int:
         """Elements of a packed row."""
         return -(-self.windows.width // self.line) * self.line
@@ -271,7 +271,8 @@ def side_of(contraction: Contraction) -> str:
 
 def most_stages(case: Case, layout: Layout, way: Way) -> int:
     """As many as fit, eight at most."""
-    return max(n for n in range(2, 9) if layout.room(way, n) <= case.shared_bytes)
+    none, one = layout.room(way, 0), layout.room(way, 1)
+    return min(8, (case.shared_bytes - none) // (one - none))
 
 
 def _cycles(case: Case, layout: Layout, way: Way, n: int, batches: int) -> float:

@@ -78,7 +78,7 @@ class Direction:
         """The first coordinate that is read."""
         return min(0, self.dilation * (self.taps - 1))
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Positions of the window."""
         return self.tap.size if self.tap is not None else 1
@@ -121,12 +121,12 @@ class Windows:
     channels: tuple[Axis, ...]
     bounds: tuple[Bound, ...]
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Elements of a row."""
         return prod(axis.size for axis in self.channels)
 
-    @property
+    @cached_property
     def slid(self) -> tuple[Direction, ...]:
         """The directions along which a window slides."""
         return tuple(one for one in self.directions if one.tap is not None)

@@ -11,7 +11,7 @@ Also the steps of a schedule: which are needed, how they follow each other, what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from kernelwright.tools.codegen.lower.fusion.inline import Matching, digits, replaced
@@ -27,6 +27,7 @@ from kernelwright.tools.codegen.lower.nests.expressions import (
 from kernelwright.tools.codegen.lower.nests.layout import fastest, footprint
 from kernelwright.tools.codegen.lower.nests.nest import Nest, where_of
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
+from kernelwright.tools.types.graph import draws
 
 
 def still_needed(steps: list[Step], needed: frozenset[str]) -> list[Step]:
@@ -41,7 +42,7 @@ def still_needed(steps: list[Step], needed: frozenset[str]) -> list[Step]:
             if (
                 (step.nest is None and step.targets - useless)
                 or (step.nest and step.nest.writes)
-                or (step.line is not None and not step.line.makes)
+                or (step.line is not None and (not step.line.makes or draws(step.line.operator)))
             ):
                 kept.append(step)
         if len(kept) == len(steps):
@@ -260,6 +261,10 @@ class Merging:
     context: Context
     steps: list[Step]
     needed: frozenset[str]
+    paths: Paths = field(init=False)
+    # Pairs of nests that share nothing, by their ids; `alive` so that an id is never another's.
+    apart: set[tuple[int, int]] = field(default_factory=set, init=False)
+    alive: list[Nest] = field(default_factory=list, init=False)
 
     def run(self) -> list[Step]:
         """What is left when nothing can be merged any more."""
@@ -272,16 +277,18 @@ class Merging:
 
     def _merge(self, candidates: Candidates, near: bool = False) -> None:
         failed: set[tuple[int, int]] = set()
-        alive: list[Nest] = []
-        while self._merge_once(candidates, near, failed, alive):
+        self.alive.clear()
+        self.apart.clear()
+        self.paths = Paths(self.steps)
+        while self._merge_once(candidates, near, failed):
             self.steps = still_needed(self.steps, self.needed)
+            self.paths = Paths(self.steps)
 
     def _merge_once(
         self,
         candidates: Candidates,
         near: bool,
         failed: set[tuple[int, int]],
-        alive: list[Nest],
     ) -> bool:
         for first, second in candidates():
             if first.nest is None or second.nest is None or (near and first.stage != second.stage):
@@ -290,14 +297,16 @@ class Merging:
             if key in failed:
                 continue
             new = None
-            if not self._between(first, second) and not self._multiplies(first.nest, second.nest):
+            if not self.paths.lead_around(first, second) and not self._multiplies(
+                first.nest, second.nest
+            ):
                 new = merged(self.context.ops, first.nest, second.nest, MERGE_LIMIT)
             if new is not None and keeps_levels(new) and not self._turns(new):
                 first.nest, first.stage = new, max(first.stage, second.stage)
                 self.steps.remove(second)
                 return True
             failed.add(key)
-            alive += [first.nest, second.nest]  # so that an id is never another nest's
+            self.alive += [first.nest, second.nest]
         return False
 
     def _multiplies(self, first: Nest, second: Nest) -> bool:
@@ -319,34 +328,19 @@ class Merging:
         nests = [step for step in self.steps if step.nest is not None]
         for at, first in enumerate(nests):
             for second in nests[at + 1 : at + 33]:
-                if (
-                    not first.nest
-                    or not second.nest
-                    or _in_each_others_way(first.nest, second.nest)
-                ):
-                    continue
-                if shares(first.nest, second.nest):
+                if first.nest and second.nest and self._share(first.nest, second.nest):
                     turned = first.reads & second.targets
                     yield (second, first) if turned else (first, second)
 
-    def _between(self, first: Step, second: Step) -> bool:
-        """Whether a path leads from one to the other through a third step."""
-        return self._reaches(first, second) or self._reaches(second, first)
-
-    def _reaches(self, start: Step, end: Step) -> bool:
-        readers: dict[str, list[Step]] = {}
-        for step in self.steps:
-            for buffer in step.reads:
-                readers.setdefault(buffer, []).append(step)
-        todo = [s for buffer in start.targets for s in readers.get(buffer, ()) if s is not end]
-        seen: set[int] = set()
-        while todo:
-            step = todo.pop()
-            if step is end:
-                return True
-            if id(step) not in seen:
-                seen.add(id(step))
-                todo += [s for buffer in step.targets for s in readers.get(buffer, ())]
+    def _share(self, first: Nest, second: Nest) -> bool:
+        """Whether two nests could be one for what they read; asked again after every merge."""
+        key = (id(first), id(second))
+        if key in self.apart:
+            return False
+        if not _in_each_others_way(first, second) and shares(first, second):
+            return True
+        self.apart.add(key)
+        self.alive += [first, second]
         return False
 
     def _turns(self, nest: Nest) -> bool:
@@ -368,6 +362,63 @@ class Merging:
             sizes = self.context.pool.sizes
             return prod(sizes[axis] for axis in inner) > MOST_TURNED
         return 2 * footprint(first) >= footprint(second) and fastest(first) != fastest(second)
+
+
+class Paths:
+    """Which steps lead to which, as sets of bits: a graph may have thousands of steps."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        readers: dict[str, list[int]] = {}
+        for at, step in enumerate(steps):
+            for buffer in step.reads:
+                readers.setdefault(buffer, []).append(at)
+        self._at = {id(step): at for at, step in enumerate(steps)}
+        # A step that reads what it writes itself, in parts, leads nowhere by that.
+        self._next = [
+            {to for buffer in step.targets for to in readers.get(buffer, ()) if to != at}
+            for at, step in enumerate(steps)
+        ]
+        self._beyond: dict[int, int] = {}
+
+    def lead_around(self, first: Step, second: Step) -> bool:
+        """Whether a path leads from one to the other through a third step."""
+        one, two = self._at[id(first)], self._at[id(second)]
+        return self._leads(one, two) or self._leads(two, one)
+
+    def _leads(self, start: int, end: int) -> bool:
+        return any(self._after(to) >> end & 1 for to in self._next[start] if to != end)
+
+    def _after(self, start: int) -> int:
+        """The steps behind a step, each a bit."""
+        waiting, open_ = [start], set[int]()
+        while waiting:
+            at = waiting[-1]
+            missing = [to for to in self._next[at] if to not in self._beyond]
+            if at in self._beyond or not missing:
+                self._beyond.setdefault(at, self._joined(at))
+                open_.discard(waiting.pop())
+            elif at in open_:
+                return self._walked(start)  # steps that write parts of what they both read
+            else:
+                open_.add(at)
+                waiting += missing
+        return self._beyond[start]
+
+    def _joined(self, at: int) -> int:
+        found = 0
+        for to in self._next[at]:
+            found |= 1 << to | self._beyond.get(to, 0)
+        return found
+
+    def _walked(self, start: int) -> int:
+        """The same where steps lead back to each other."""
+        todo, seen = [*self._next[start]], set[int]()
+        while todo:
+            at = todo.pop()
+            if at not in seen:
+                seen.add(at)
+                todo += self._next[at]
+        return sum(1 << at for at in seen)
 
 
 def _in_each_others_way(first: Nest, second: Nest) -> bool:

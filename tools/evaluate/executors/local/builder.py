@@ -380,7 +380,7 @@ def _read_from(reply: Reply | Ended, path: Path) -> Task | Refusal:
     if isinstance(reply, Ended):
         return refusal_of(reply, f"reading {path.name}")
     traced = expect(reply, Traced).result
-    return _draws_random(traced) if isinstance(traced, Task) and traced.draws_random else traced
+    return _draws_random(traced) if isinstance(traced, Task) and traced.unkept_draws else traced
 
 
 def _with_state(task: Task, scratch: Path) -> Task | Refusal:
@@ -402,7 +402,7 @@ def _badged(task: Task, audited: Audited) -> Task:
 
 
 def _draws_random(task: Task) -> Refusal:
-    """Candidates draw in another order than PyTorch does, so fixing the generator is no help."""
+    """Fixing the generator's state is no help where candidates draw in another order."""
     reasons = {badge.name: badge.reason for badge in task.badges}
     where = reasons.get(Doubt.DRAWS_RANDOM, "its forward draws random numbers")
     also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""

@@ -46,6 +46,7 @@ from kernelwright.tools.types import (
     Task,
     TracePolicy,
     Verdict,
+    refuse,
 )
 
 
@@ -239,7 +240,15 @@ class LocalExecutor(Executor):
             foreign: the code.
             timed: whether it is timed at all.
             against: the baselines to time it beside, where not all of them.
+
+        Raises:
+            RefusedError: the task draws random numbers; foreign code may set their generator.
         """
+        if task.draws_random:
+            raise refuse(
+                f"{task.name} draws random numbers; foreign code is not compared there, as it "
+                "could set the generator's state itself. Write it as a kernel with a plan."
+            )
         hardware = await self.hardware()
         if against is None:
             against = (*STANDARD[hardware.kind], *CERTIFY[hardware.kind])

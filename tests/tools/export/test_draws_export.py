@@ -1,0 +1,63 @@
+"""An export of a module that draws random numbers draws the module's own, and checks itself so."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from kernelwright.tools.export import export_folder
+from kernelwright.tools.export.gradients import gradients_of
+
+NOISY = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x * torch.rand(48, 96) + torch.randn_like(x))
+
+
+def get_inputs():
+    return [torch.randn(48, 96)]
+
+
+def get_init_inputs():
+    return []
+"""
+KERNEL = """
+#include <cmath>
+extern "C" void noisy(const float* x, const float* scale, const float* noise, float* y,
+                      long long n) {
+  for (long long i = 0; i < n; ++i) y[i] = std::tanh(x[i] * scale[i] + noise[i]);
+}
+"""
+PLAN = """
+def forward(x):
+    %s
+    y = empty_like(x)
+    launch("noisy", args=(x, scale, noise, y, x.numel()))
+    return y
+"""
+SCALE, NOISE = "scale = aten.rand([48, 96])", "noise = aten.randn([48, 96])"
+
+
+def verified(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(folder / "verify.py"), "--no-timing"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_it_verifies_under_the_same_state_of_the_generators(material, tmp_path):
+    made = material(NOISY, KERNEL, PLAN % f"{SCALE}\n    {NOISE}")
+    done = verified(export_folder(made, tmp_path / "right"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_another_order_of_draws_is_found_by_its_own_check(material, tmp_path):
+    made = material(NOISY, KERNEL, PLAN % f"{NOISE}\n    {SCALE}")
+    done = verified(export_folder(made, tmp_path / "wrong"))
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_a_second_forward_in_the_backward_would_draw_other_numbers(material):
+    found = gradients_of(material(NOISY, KERNEL, PLAN % f"{SCALE}\n    {NOISE}"))
+    assert "draws random numbers" in found.refused
