@@ -154,7 +154,8 @@ class Graph(Value):
 
     `inputs` are the names of the `input` nodes in the order of the forward's tensor
     arguments; `outputs` the names of the returned nodes. `is_tf32` says whether float32
-    convolutions may be computed in TF32 on a GPU, as PyTorch does unless a file rules it out.
+    convolutions may be computed in TF32 on a GPU, as PyTorch does unless a file rules it out, and
+    `sums` in what products of matrices may be summed: float32, or less where somebody asked for it.
     """
 
     nodes: tuple[Node, ...]
@@ -163,6 +164,7 @@ class Graph(Value):
     output_structure: Literal["tensor", "tuple", "list"] = "tensor"
     mutations: tuple[Mutation, ...] = ()
     is_tf32: bool = True
+    sums: DType = DType.FLOAT32
 
     def node(self, name: str) -> Node:
         """The node of that name; KeyError when there is none."""

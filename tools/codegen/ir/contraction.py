@@ -79,9 +79,10 @@ class Contraction(Value):
     `left` varies with batch, rows and depth, `right` with batch, columns and depth. `total` names
     the statement of the sum, and `dtype` is the type that it is computed in. `precision` is the
     type that the module multiplies in, whatever lies in memory: an operand that it casts to a half
-    type may be rounded to it. `is_tf32` says that the module rounds float32 operands to TF32, so
-    eleven significant bits of each are enough. `epilogue` holds the statements that the stores need
-    besides the sum, in topological order: those computed from it, and what is read with it.
+    type may be rounded to it. `sums` is the type that the sum may be kept in. `is_tf32` says that
+    the module rounds float32 operands to TF32, so eleven significant bits of each are enough.
+    `epilogue` holds the statements that the stores need besides the sum, in topological order:
+    those computed from it, and what is read with it.
     """
 
     batch: tuple[Axis, ...]
@@ -96,6 +97,7 @@ class Contraction(Value):
     epilogue: tuple[Stmt, ...]
     stores: tuple[Store, ...]
     is_tf32: bool = False
+    sums: DType = DType.FLOAT32
 
     @property
     def folds(self) -> tuple[Stmt, ...]:
@@ -231,6 +233,7 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
         epilogue=epilogue,
         stores=loop.stores,
         is_tf32=all(loop.stmt(factor).op == "tf32" for factor in factors),
+        sums=loop.sums,
     )
 
 

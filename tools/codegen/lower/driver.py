@@ -70,6 +70,7 @@ def translate(
         products=products,
         convolutions=convolutions,
         is_tf32=graph.is_tf32,
+        sums=graph.sums,
         pooled=pooled_by(graph) if folds else {},
     )
     for name in graph.inputs:
@@ -380,7 +381,8 @@ def _numbered(context: Context, steps: list[Step]) -> tuple[Loop | PlanLine, ...
         if step.nest is not None:
             loop = loop_of(context.pool, step.nest, f"L{count}")
             is_product = context.products and step.nest.is_product
-            made.append(loop.model_copy(update={"family": PRODUCT}) if is_product else loop)
+            told = {"family": PRODUCT, "sums": context.sums}
+            made.append(loop.model_copy(update=told) if is_product else loop)
             count += 1
         elif step.line is not None:
             made.append(step.line)

@@ -9,6 +9,10 @@ A map takes a factor as it lies: along the depth or along its side, up to three 
 bytes between any two rows. Edges of tiles come out as zeros. Not here: factors that are computed
 on the way or lie in odd strides (`mma_tiles`), several axes a side, and depths
 that more blocks share than a cluster has.
+
+Where sums may be kept in fp16 there is a second way, of a name of its own: two of them share a
+register, so tiles are larger. Its sums are rounded after every sixteen positions and overflow as
+fp16 does, and it is proposed to nobody who did not ask for that.
 """
 
 from __future__ import annotations
@@ -37,15 +41,10 @@ from kernelwright.tools.codegen.ir import Axis, Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
 from kernelwright.tools.codegen.ir.kernel_family import Fit
 from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+from kernelwright.tools.types import DType
 
-WGMMA_MAPS = "wgmma_maps"
-_TITLE = "Tiles of 16-bit factors by products of warpgroups, brought by tensor maps"
+WGMMA_MAPS, WGMMA_MAPS_FP16 = "wgmma_maps", "wgmma_maps_fp16"
 _ARCHITECTURE = "sm_90a"
-# Rows x columns of tiles: one warpgroup for 64 rows, two for more.
-_TILES = (
-    (128, 256), (256, 128), (128, 192), (128, 128), (128, 64), (64, 256), (64, 128), (64, 64),
-    (64, 32),
-)  # fmt: skip
 _STEP = 64
 # Elements of 16 bytes, and axes of batches beside a side and the depth.
 _PIECE, _MOST_BATCH_AXES = 8, 3
@@ -63,11 +62,57 @@ _BEFORE, _STORED, _JOINED = 1500.0, 1 / 16, 2500.0
 _LEAST_STEPS = 8
 # Results of a tile whose depth is shared: they lie in shared memory beside the stages.
 _MOST_JOINED = 64 * 128
+# Results of a tile that leave registers for 128 floats of a thread beside its sums.
+_MOST_SPANNED = 256 * 192
 # Statements of an epilogue that are few enough to stand once for every register, and all of them
 # but one cheap: choosing among registers costs more than the length.
 _FEW, _CHEAP = 16, frozenset(
     {"add", "cast", "const", "fma", "load", "maximum", "minimum", "mul", "neg", "relu", "sub"}
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MapScheme:
+    """How tiles are summed: the C++ type of a register of sums, and the tiles that then fit.
+
+    Tiles are rows x columns, one warpgroup for 64 rows and two for more.
+    """
+
+    title: str
+    sums: DType
+    register: str
+    tiles: tuple[tuple[int, int], ...]
+    kept: str
+
+
+_TILES = (
+    (128, 256), (256, 128), (128, 192), (128, 128), (128, 64), (64, 256), (64, 128), (64, 64),
+)  # fmt: skip
+_SCHEMES = {
+    WGMMA_MAPS: MapScheme(
+        title="Tiles of 16-bit factors by products of warpgroups, brought by tensor maps",
+        sums=DType.FLOAT32,
+        register="float",
+        tiles=(*_TILES, (64, 32)),
+        kept="sums in registers",
+    ),
+    WGMMA_MAPS_FP16: MapScheme(
+        title="Tiles of fp16 factors summed in fp16 by products of warpgroups, brought by tensor "
+        "maps",
+        sums=DType.FLOAT16,
+        register="unsigned int",
+        tiles=((256, 256), (256, 192), *_TILES),
+        kept="sums in registers, which are kept in fp16 and not in float32,",
+    ),
+}
+
+
+def _schemes(contraction: Contraction) -> dict[str, MapScheme]:
+    """Those by name that keep sums in no less than they may be kept in."""
+    halves = contraction.sums is contraction.precision is DType.FLOAT16
+    return {
+        name: scheme for name, scheme in _SCHEMES.items() if scheme.sums is DType.FLOAT32 or halves
+    }
 
 
 @dataclass(frozen=True)
@@ -141,12 +186,12 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
 def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
     return [
         Strategy(
-            name=WGMMA_MAPS,
-            title=_TITLE,
+            name=name,
+            title=scheme.title,
             mechanism="Persistent blocks: one thread has the copy engine bring boxes of both "
             "factors into a ring of swizzled stages by tensor maps, neighbours in a cluster share "
             "the larger one, and warpgroups multiply straight from shared memory by wgmma; the "
-            "epilogue runs on the sums in registers before they are stored once.",
+            f"epilogue runs on the {scheme.kept} before they are stored once.",
             reason="Hopper's tensor cores reach their full rate when nothing but products is left "
             "for the warps that ask for them.",
             category="arithmetic",
@@ -156,6 +201,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             parallel="persistent tiles in clusters",
             efficiency=0.9,
         )
+        for name, scheme in _schemes(contraction).items()
     ]
 
 
@@ -199,15 +245,15 @@ def _split(case: Case, contraction: Contraction, tile: tuple[int, int]) -> int:
     return max(fits, default=1)
 
 
-def _ordered(case: Case, contraction: Contraction) -> list[tuple[int, int]]:
+def _ordered(case: Case, contraction: Contraction, scheme: MapScheme) -> list[tuple[int, int]]:
     factors = _factors(contraction)
     # Half a panel of 64 columns is no box.
-    tiles = [tile for tile in _TILES if tile[1] >= 64 or (factors and factors[1].along_depth)]
+    tiles = [tile for tile in scheme.tiles if tile[1] >= 64 or (factors and factors[1].along_depth)]
     return sorted(tiles, key=lambda tile: _tile_ms(case, contraction, tile))
 
 
 def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
-    best = _ordered(case, contraction)[0]
+    best = _ordered(case, contraction, _SCHEMES[strategy.name])[0]
     flops = shape_of(contraction).flops
     rate = flops / (_tile_ms(case, contraction, best) * 1e9)
     return roofline_ms(sum(loop_bytes(case.loop)), flops, strategy, case.hardware, tflops=rate)
@@ -219,9 +265,14 @@ _JOINT = f" + min({{SPLIT}} - 1, 1) * ({_ROWS}) * ({_COLUMNS}) * 4"
 
 
 def _tunables(
-    case: Case, contraction: Contraction, prefix: str, factors: Sequence[MappedFactor], alike: bool
+    case: Case,
+    contraction: Contraction,
+    scheme: MapScheme,
+    prefix: str,
+    factors: Sequence[MappedFactor],
+    alike: bool,
 ) -> Tunables:
-    ordered = _ordered(case, contraction)
+    ordered = _ordered(case, contraction, scheme)
     best, room = ordered[0], case.shared_bytes - _ALIGNMENT
     most = _STAGES_OF_LARGE if best[0] > 64 else _MOST_STAGES
     steps = max(2, -(-contraction.k // _STEP))
@@ -244,6 +295,7 @@ def _tunables(
     spans = (256, 64, 32) if _is_light(contraction) else (64, 32, 256)
     tunables.add("SPAN", spans).add("GROUP", (8, 16, 4, 1))
     tunables.require(f"({_COLUMNS}) % min({{SPAN}}, {_COLUMNS}) == 0")
+    tunables.require(f"{{SPAN}} <= 64 or ({_ROWS}) * ({_COLUMNS}) <= {_MOST_SPANNED}")
     return tunables.require(f"{_shared(alike)} <= {case.shared_bytes}")
 
 
@@ -270,15 +322,17 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     needed = printer.tile_is_needed(("first_row", "BM"), ("first_column", "BN"))
     # Blocks of a cluster go through the same steps, whether they need them or not.
     alike = needed == "true"
-    tunables = _tunables(case, contraction, prefix, factors, alike)
+    scheme = _SCHEMES[name]
+    tunables = _tunables(case, contraction, scheme, prefix, factors, alike)
     width = min(_PIECE, printer.width_of_epilogue())
     source = render(
         "map_tiles",
-        title=_TITLE,
+        title=scheme.title,
         prefix=tunables.prefix,
         name=prefix,
         tunables=tunables.text(),
         type=c_type(kind),
+        sum=scheme.register,
         shape=shape_of(contraction),
         needed=needed,
         clusters=alike,
@@ -329,4 +383,4 @@ def _launch(
     )
 
 
-MAP_FAMILY = ContractionFamily((WGMMA_MAPS,), _takes, _propose, _predicted_ms, _emit)
+MAP_FAMILY = ContractionFamily(tuple(_SCHEMES), _takes, _propose, _predicted_ms, _emit)

@@ -173,7 +173,8 @@ class Context:
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
-    `convolutions` for those; otherwise both stay with the library. `is_tf32` is the graph's.
+    `convolutions` for those; otherwise both stay with the library. `is_tf32` and `sums` are the
+    graph's.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
     are reductions, and it makes blocks of their size.
@@ -195,6 +196,7 @@ class Context:
     products: bool = False
     convolutions: bool = False
     is_tf32: bool = True
+    sums: DType = DType.FLOAT32
     pooled: Mapping[str, Pooled] = field(default_factory=dict)
 
     @cached_property

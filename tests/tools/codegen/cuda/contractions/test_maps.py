@@ -14,10 +14,10 @@ import pytest
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings, valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS
+from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS, WGMMA_MAPS_FP16
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
-from kernelwright.tools.types import Setting
+from kernelwright.tools.types import DType, Setting
 
 EMITTER = CudaEmitter()
 # Copies of two to five dimensions, to this block and to two of a cluster.
@@ -42,9 +42,18 @@ extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, flo
 WAYS = ("nn", "nt", "tn", "tt")
 
 
-def product(build: Any, way: str, m: int, n: int, k: int, kind: str = "float16") -> Any:
+def product(
+    build: Any,
+    way: str,
+    m: int,
+    n: int,
+    k: int,
+    kind: str = "float16",
+    sums: DType = DType.FLOAT32,
+) -> Any:
     """A batch of two, with a bias and an activation."""
     b = build({"b": 2, "m": m, "n": n}, {"k": k})
+    b.sums = sums
     left = {"m": k, "k": 1} if way[0] == "n" else {"m": 1, "k": m}
     right = {"k": n, "n": 1} if way[1] == "n" else {"n": k, "k": 1}
     x, w = b.load("x", kind, b=m * k, **left), b.load("w", kind, b=n * k, **right)
@@ -71,7 +80,13 @@ OTHERS: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("nt", 64064, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 4}),
     ("nt", 64032, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 2}),
 )
-Compiled = Callable[[Sequence[tuple[str, int, dict[str, int]]]], list[Any]]
+# The same with sums in fp16: tiles that only they have room for, and a depth that blocks share.
+IN_HALVES: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("nt", 256256, {"CLUSTER": 2, "STAGES": 3, "SPAN": 256}),
+    ("tn", 256192, {"CLUSTER": 1, "STAGES": 2, "SPAN": 64}),
+    ("nn", 64128, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 2}),
+)
+Compiled = Callable[..., list[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +94,16 @@ def compiled(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
 ) -> Compiled:
     """`compiled(tiles)`: products under tiles, in one library."""
-    builds = {way: product(toolbox.Build, way, 152, 328, 200) for way in WAYS}
 
-    def made(tiles: Sequence[tuple[str, int, dict[str, int]]]) -> list[Any]:
+    def made(
+        tiles: Sequence[tuple[str, int, dict[str, int]]], sums: DType = DType.FLOAT32
+    ) -> list[Any]:
         found = []
+        name = WGMMA_MAPS if sums is DType.FLOAT32 else WGMMA_MAPS_FP16
         for at, (way, tile, more) in enumerate(tiles):
+            build = product(toolbox.Build, way, 152, 328, 200, sums=sums)
             (one,) = toolbox.make_variants(
-                {way: builds[way]}, small_device, settings=1, names=(WGMMA_MAPS,),
+                {way: build}, small_device, settings=1, names=(name,),
                 most_threads=384, start=at,
             )  # fmt: skip
             chosen = {f"K{at}_{name}": value for name, value in {"TILE": tile, **more}.items()}
@@ -118,22 +136,63 @@ def test_every_other_tile_is_right(toolbox: SimpleNamespace, others: list[Any], 
     toolbox.check(*others[at].run(), others[at].loop)
 
 
-def _source(toolbox: SimpleNamespace, way: str, m: int, n: int, k: int) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def in_halves(compiled: Compiled) -> list[Any]:
+    return compiled(IN_HALVES, DType.FLOAT16)
+
+
+@pytest.mark.parametrize("at", range(len(IN_HALVES)))
+def test_a_tile_summed_in_fp16_is_right_for_such_sums_alone(
+    toolbox: SimpleNamespace, in_halves: list[Any], at: int
+) -> None:
+    one = in_halves[at]
+    got, wanted = one.run()
+    toolbox.check(got, wanted, one.loop)
+    exact = one.loop.model_copy(update={"sums": DType.FLOAT32})
+    with pytest.raises(AssertionError, match="further off than sums"):
+        toolbox.check(got, toolbox.truth(exact, one.build.buffers()), exact)
+
+
+@pytest.mark.parametrize(("kind", "sums"), [("float16", "float32"), ("bfloat16", "float16")])
+def test_nobody_is_offered_sums_in_fp16_unasked(
+    toolbox: SimpleNamespace, kind: str, sums: str
+) -> None:
+    loop = product(toolbox.Build, "nt", 256, 256, 256, kind, DType(sums)).loop("k")
+    names = {one.name for one in EMITTER.strategies(loop, hardware_profile("H200"))}
+    assert WGMMA_MAPS in names
+    assert WGMMA_MAPS_FP16 not in names
+
+
+def _source(
+    toolbox: SimpleNamespace,
+    way: str,
+    m: int,
+    n: int,
+    k: int,
+    sums: DType = DType.FLOAT32,
+) -> tuple[str, str]:
     device = hardware_profile("H200")
-    loop = product(toolbox.Build, way, m, n, k).loop("k")
+    loop = product(toolbox.Build, way, m, n, k, sums=sums).loop("k")
     found = {one.name: one for one in EMITTER.strategies(loop, device)}
-    emitted = EMITTER.emit(loop, found[WGMMA_MAPS], "k", device)
+    name = WGMMA_MAPS if sums is DType.FLOAT32 else WGMMA_MAPS_FP16
+    emitted = EMITTER.emit(loop, found[name], "k", device)
     return EMITTER.header() + emitted.source, "\n".join(emitted.plan)
 
 
 @pytest.mark.parametrize(
     "way", ["nt", *(pytest.param(w, marks=pytest.mark.exhaustive) for w in WAYS if w != "nt")]
 )
-async def test_large_tiles_compile_without_spills(toolbox: SimpleNamespace, way: str) -> None:
-    source, _ = _source(toolbox, way, 4096, 4096, 4096)
+@pytest.mark.parametrize(
+    ("sums", "tiles"),
+    [(DType.FLOAT32, (128256, 256128, 128128)), (DType.FLOAT16, (256256, 256192, 128256))],
+)
+async def test_large_tiles_compile_without_spills(
+    toolbox: SimpleNamespace, way: str, sums: DType, tiles: tuple[int, ...]
+) -> None:
+    source, _ = _source(toolbox, way, 4096, 4096, 4096, sums)
     parsed = parse_kernel(source, "cuda")
     plain = new_candidate("cuda", source, "def forward(x):\n    return x\n")
-    for tile in (128256, 256128, 128128):
+    for tile in tiles:
         values = complete_settings(parsed, [Setting(name="K_TILE", value=tile)])
         built = await compile_candidate(
             with_values(plain, values), architecture="sm_90a", timeout_s=120
