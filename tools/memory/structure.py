@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 
 from kernelwright.tools.types.graph import (
-    DType,
     Arg,
+    DType,
     DTypeArg,
     Graph,
     ListArg,
