@@ -6,6 +6,8 @@ What kernels cannot do yet is refused here, each with a sentence.
 from collections.abc import Iterable
 from typing import Literal
 
+from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.rules import FP16_SUMS
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.types import DType, Refusal, Task, TracePolicy, Value
 
@@ -17,17 +19,20 @@ ACTIVATIONS: dict[str, str] = {
     "gelu": "torch.nn.functional.gelu(y)",
     "gelu_tanh": 'torch.nn.functional.gelu(y, approximate="tanh")',
 }
+_HOPPER = "sm_90a"
 DTYPES: dict[str, DType] = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 
 
 class Arithmetic(Value):
     """What is multiplied, what sums are kept in, and what is done to them before they are stored.
 
-    The epilogue is a bias of one value a column, an activation, or one after the other.
+    Sums in fp16 are a class of their own: kernels and the library may keep them so, and their
+    error is held against that of the library's. The epilogue is a bias of one value a column, an
+    activation, or one after the other.
     """
 
     dtype: Precision = "fp16"
-    accumulate: Literal["fp32"] = "fp32"
+    accumulate: Literal["fp32", "fp16"] = "fp32"
     epilogue: tuple[Epilogue, ...] = ()
 
     @property
@@ -36,14 +41,20 @@ class Arithmetic(Value):
         return DTYPES[self.dtype]
 
     @property
+    def sums(self) -> DType:
+        """The type that sums may be kept in."""
+        return DType.FLOAT16 if self.accumulate == "fp16" else DType.FLOAT32
+
+    @property
     def has_bias(self) -> bool:
         """Whether the product is given a third tensor."""
         return "bias" in self.epilogue
 
     @property
     def name(self) -> str:
-        """Short, and a part of names of files: `fp16`, `bf16_bias_relu`."""
-        return "_".join((self.dtype, *self.epilogue))
+        """Short, and a part of names of files: `fp16`, `bf16_bias_relu`, `fp16_sums16`."""
+        sums = ("sums16",) if self.accumulate == "fp16" else ()
+        return "_".join((self.dtype, *sums, *self.epilogue))
 
     @property
     def words(self) -> str:
@@ -62,14 +73,42 @@ def arithmetic_of(dtype: str, accumulate: str, epilogue: str) -> Arithmetic:
         raise ValueError("fp8 is not offered: there is no family of kernels for 8-bit factors yet")
     if dtype not in DTYPES:
         raise ValueError(f"--dtype is fp16 or bf16, not {dtype!r}")
-    if accumulate == "fp16":
+    if accumulate not in ("fp32", "fp16"):
+        raise ValueError(f"--accumulate is fp32 or fp16, not {accumulate!r}")
+    if accumulate == "fp16" and dtype != "fp16":
+        raise ValueError(f"--accumulate fp16 is of products of fp16: {dtype} is summed in fp32")
+    return Arithmetic.model_validate(
+        {"dtype": dtype, "accumulate": accumulate, "epilogue": _epilogue(epilogue)}
+    )
+
+
+def check_torch(arithmetic: Arithmetic) -> None:
+    """Refuse what this torch's library cannot be asked for.
+
+    Raises:
+        ValueError: One sentence on what it lacks.
+    """
+    import torch
+
+    known = hasattr(torch.backends.cuda.matmul, "allow_fp16_accumulation")
+    if arithmetic.accumulate == "fp16" and not known:
         raise ValueError(
-            "--accumulate fp16 is not offered: every kernel here sums in fp32, and one that sums "
-            "in fp16 would be a class of its own"
+            "--accumulate fp16 needs torch 2.7 or later, whose cuBLAS can be asked for such sums: "
+            f"this is {torch.__version__}"
         )
-    if accumulate != "fp32":
-        raise ValueError(f"--accumulate is fp32, not {accumulate!r}")
-    return Arithmetic.model_validate({"dtype": dtype, "epilogue": _epilogue(epilogue)})
+
+
+def check_device(arithmetic: Arithmetic, hardware: Hardware) -> None:
+    """Refuse what no kernel is made for on a device.
+
+    Raises:
+        ValueError: One sentence on what it lacks.
+    """
+    if arithmetic.accumulate == "fp16" and hardware.architecture != _HOPPER:
+        raise ValueError(
+            f"--accumulate fp16 has kernels for Hopper ({_HOPPER}) alone, and {hardware.name} is "
+            f"{hardware.architecture}"
+        )
 
 
 def _epilogue(words: str) -> tuple[str, ...]:
@@ -91,10 +130,10 @@ import torch
 
 class Model(torch.nn.Module):
     """Multiplies."""
-
+{class_lines}
     def forward(self, {names}):
         """{result}"""
-        y = {call}
+{product}
         return {after}
 
 
@@ -102,6 +141,17 @@ def get_inputs():
     shapes = [{shapes}]
     return [torch.randn(shape, dtype=torch.{dtype}) for shape in shapes]
 '''
+
+
+# The library is let to keep sums in fp16 for one call: the setting is the process's.
+_CLASS_LINES = f"\n    {FP16_SUMS} = True\n"
+_IN_FP16 = f"""        library = torch.backends.cuda.matmul
+        usual = library.allow_fp16_accumulation
+        library.allow_fp16_accumulation = self.{FP16_SUMS}
+        try:
+            y = {{call}}
+        finally:
+            library.allow_fp16_accumulation = usual"""
 
 
 def text_of(shape: GemmShape, arithmetic: Arithmetic) -> str:
@@ -116,7 +166,10 @@ def text_of(shape: GemmShape, arithmetic: Arithmetic) -> str:
         words=f"{shape.m} x {shape.k} and {shape.k} x {shape.n} in {arithmetic.words}",
         result=f"Return M x N of factors that lie as {shape.layout!r} says.",
         names=", ".join(("a", "b", "bias")[: len(shapes)]),
-        call=call,
+        class_lines=_CLASS_LINES if arithmetic.accumulate == "fp16" else "",
+        product=(_IN_FP16 if arithmetic.accumulate == "fp16" else "        y = {call}").format(
+            call=call
+        ),
         after=ACTIVATIONS[arithmetic.epilogue[-1]] if _is_activated(arithmetic) else "y",
         shapes=", ".join(map(repr, shapes)),
         dtype=arithmetic.element.value,
@@ -168,4 +221,5 @@ def task_of(shape: GemmShape, arithmetic: Arithmetic) -> Task:
     found = trace(text_of(shape, arithmetic), f"{name}.py", TracePolicy())
     if isinstance(found, Refusal):
         raise ValueError(f"{name}: {found.sentence}")
-    return found
+    graph = found.graph.model_copy(update={"sums": arithmetic.sums})
+    return found.model_copy(update={"graph": graph})

@@ -1,11 +1,24 @@
 """Which shapes words stand for, and what is said of words that stand for none."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, factor_shapes, text_of
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.gemm.problem import (
+    Arithmetic,
+    arithmetic_of,
+    check_device,
+    check_torch,
+    factor_shapes,
+    task_of,
+    text_of,
+)
 from kernelwright.tools.gemm.shapes import CUDA_L2_SIDES, GemmShape, layouts_of, shapes_of
+from kernelwright.tools.memory.structure import key_of
 
 
 def sizes(words: str) -> list[tuple[int, int, int]]:
@@ -72,7 +85,8 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     [
         (("fp8", "fp32", ""), "fp8 is not offered"),
         (("fp32", "fp32", ""), "fp16 or bf16"),
-        (("fp16", "fp16", ""), "sums in fp32"),
+        (("bf16", "fp16", ""), "bf16 is summed in fp32"),
+        (("fp16", "tf32", ""), "--accumulate is fp32 or fp16"),
         (("fp16", "fp32", "relu,bias"), "as in bias,relu, and not 'relu,bias'"),
         (("fp16", "fp32", "softmax"), "--epilogue is bias, one of relu"),
     ],
@@ -82,6 +96,51 @@ def test_what_cannot_be_had_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         arithmetic_of(*asked)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_library_keeps_sums_in_fp16_for_one_call_alone(
+    breaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace: dict[str, Any] = {}
+    exec(text_of(GemmShape(m=4, n=4, k=4), arithmetic_of("fp16", "fp16", "relu")), namespace)
+    library, seen = torch.backends.cuda.matmul, []
+
+    def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        seen.append(library.allow_fp16_accumulation)
+        if breaks:
+            raise RuntimeError("no memory")
+        return a @ b
+
+    monkeypatch.setattr(torch, "matmul", matmul)
+    model = namespace["Model"]()
+    for allowed in (True, False):
+        model.fp16_sums = allowed
+        with pytest.raises(RuntimeError) if breaks else nullcontext():
+            model(*namespace["get_inputs"]())
+        assert not library.allow_fp16_accumulation
+    assert seen == [True, False]
+
+
+def test_sums_in_fp16_are_another_task_than_sums_in_fp32() -> None:
+    shape = GemmShape(m=64, n=64, k=64)
+    tasks = [task_of(shape, arithmetic_of("fp16", sums, "")) for sums in ("fp32", "fp16")]
+    assert [task.graph.sums.value for task in tasks] == ["float32", "float16"]
+    assert tasks[0].name != tasks[1].name
+    assert tasks[0].digest != tasks[1].digest
+    assert key_of(tasks[0]) != key_of(tasks[1])
+
+
+def test_what_a_device_or_a_torch_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = arithmetic_of("fp16", "fp16", "")
+    with pytest.raises(ValueError, match=r"kernels for Hopper \(sm_90a\) alone"):
+        check_device(halves, hardware_profile("L40S"))
+    check_device(halves, hardware_profile("H200"))
+    check_device(Arithmetic(), hardware_profile("L40S"))
+    monkeypatch.setattr(torch.backends.cuda, "matmul", object())
+    with pytest.raises(ValueError, match=r"needs torch 2\.7 or later"):
+        check_torch(halves)
+    check_torch(Arithmetic())
 
 
 def test_a_size_class_goes_by_operations() -> None:

@@ -7,7 +7,7 @@ descriptors and the workspace are made once, so that a call allocates its result
 
 The product is read off the task's graph, so this takes any layout that the library can be told of,
 and after the product what the library can fuse: a bias of a value a column, ReLU, GELU by tanh.
-Not here: anything else before or after the product, and sums in anything but float32.
+Sums are in float32, or of fp16 in that type. Not here: anything else before or after the product.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,18 @@ MOST_ALGORITHMS = 100
 # Each algorithm is timed once; so many of the fastest several times more.
 _AGAIN, _SAMPLES = 12, 7
 # As the library's C header and its runtime's number them.
-_COMPUTE_32F, _REAL_32F, _REAL_TYPES = 68, 0, {DType.FLOAT16: 2, DType.BFLOAT16: 14}
+_REAL_TYPES = {DType.FLOAT16: 2, DType.BFLOAT16: 14}
+
+
+class _Sums(NamedTuple):
+    """What sums are kept in, as the library numbers it, and the type of what scales them."""
+
+    compute: int
+    scale: int
+    kind: type[np.generic]
+
+
+_SUMS = {DType.FLOAT32: _Sums(68, 0, np.float32), DType.FLOAT16: _Sums(64, 2, np.float16)}
 _ALIKE = 0.02  # of the largest result: two roundings of the same sums are closer by far
 
 Names = Sequence[str]
@@ -99,19 +110,21 @@ class Product:
     Args:
         graph: Of a task that is one product.
         device: Where it runs.
+        sums: What sums are kept in.
 
     Raises:
         LibraryLacksError: The binding is missing, or the graph is anything else.
     """
 
-    def __init__(self, graph: Graph, device: str) -> None:
+    def __init__(self, graph: Graph, device: str, sums: DType = DType.FLOAT32) -> None:
         self._lt, self._device = bindings(), device
         found = the_product(graph)
         self._type, self._shape = found.precision, graph.node(graph.outputs[0]).out[0].shape
         left = self._left = _Factor(found.left, found, found.rows, graph.inputs)
         right = self._right = _Factor(found.right, found, found.columns, graph.inputs)
         self._handle = _handle()
-        self._desc = self._lt.matmul_desc_create(_COMPUTE_32F, _REAL_32F)
+        kept = _SUMS[sums]
+        self._desc = self._lt.matmul_desc_create(kept.compute, kept.scale)
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._describe("TRANSA", int(not right.is_across), np.int32)
         self._describe("TRANSB", int(left.is_across), np.int32)
@@ -130,7 +143,7 @@ class Product:
             ),
             self._layout(n, m, n, batches, m * n),
         )
-        self._alpha, self._beta = (np.array([value], np.float32) for value in (1.0, 0.0))
+        self._alpha, self._beta = (np.array([value], kept.kind) for value in (1.0, 0.0))
         self._dtype = getattr(torch, self._type.value)
 
     def algorithms(self, most: int) -> list[Algorithm]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
-from kernelwright.tools.evaluate.rules import LIBRARY, Rules
+from kernelwright.tools.evaluate.rules import LIBRARY, WIDER, Rules
+from kernelwright.tools.gemm.problem import Arithmetic, task_of
+from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Baselines, Task, TracePolicy, Verdict
@@ -33,6 +35,13 @@ extern "C" void multiply(const float* a, const float* b, float* y, long long m, 
     }
 }
 """
+OF_HALVES = (
+    ("const float*", "const uint16_t*"),
+    ("float* y", "uint16_t* y"),
+    ("a[i * k + s] * b[s * n + j]", "of(a[i * k + s]) * of(b[s * n + j])"),
+    ("= sum;", "= kw::float_to_half(sum);"),
+    ('extern "C"', 'static float of(uint16_t x) { return kw::half_to_float(x); }\nextern "C"'),
+)
 PLAN = """def forward(a, b):
     m, k = a.shape
     n = b.shape[1]
@@ -68,3 +77,23 @@ async def test_a_product_is_certified_beside_the_library_where_it_was_screened(
     assert "faster than cublaslt, which could not be made here" in told
     assert [one.baseline for one in found.comparisons] == ["eager"]
     assert [(one.mode, one.comparison.baseline) for one in found.modes] == [("server", "eager")]
+
+
+async def test_sums_in_fp16_have_a_library_with_either_sums_beside_them(tmp_path: Path) -> None:
+    task = task_of(GemmShape(m=24, n=40, k=16, layout="nn"), Arithmetic(accumulate="fp16"))
+    judge = LocalExecutor.create("cpu", tmp_path, rules=Rules.of("library"))
+    try:
+        known = await judge.baselines(task)
+        assert isinstance(known, Baselines)
+        assert [item.name for item in known.items] == ["eager", *LIBRARY, *WIDER]
+        measured = [item.name for item in known.items if item.measurement is not None]
+        assert measured == ["eager", WIDER[0]]  # a CPU has no cuBLASLt
+        source, plan = KERNEL, PLAN.replace("(m, n))", "(m, n), dtype=a.dtype)")
+        for was, now in OF_HALVES:
+            source = source.replace(was, now)
+        found = await judge.evaluate(task, new_candidate("cpp", source, plan), "screen")
+    finally:
+        await judge.aclose()
+    assert found.verdict is Verdict.CORRECT
+    assert found.verification.precision == "fp16, sums in fp16"  # and never as fp16 alone
+    assert not found.verification.apart

@@ -16,7 +16,7 @@ from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.evaluate.timing.cublaslt import LibraryLacksError, Product, is_alike
 from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, task_of
 from kernelwright.tools.gemm.shapes import LAYOUTS, GemmShape, Layout
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import DType, Task
 
 FP16, ATTRIBUTES = 2, SimpleNamespace(TRANSA=3, TRANSB=4, EPILOGUE=7, BIAS_POINTER=8)
 FUSED = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
@@ -38,6 +38,7 @@ class FakeLibrary:
     known: list[Layouts] = field(default_factory=list)
     turned: dict[int, int] = field(default_factory=dict)
     named: int = 3
+    scales: type = ctypes.c_float
     MatmulDescAttribute = ATTRIBUTES
     Epilogue = FUSED
     MatrixLayoutAttribute = SimpleNamespace(BATCH_COUNT=5, STRIDED_BATCH_OFFSET=6)
@@ -47,7 +48,8 @@ class FakeLibrary:
         return 1
 
     def matmul_desc_create(self, compute: int, scale: int) -> int:
-        assert (compute, scale) == (68, 0)
+        assert (compute, scale) in ((68, 0), (64, 2))
+        self.scales = ctypes.c_float if scale == 0 else ctypes.c_uint16
         return 2
 
     def matmul_desc_set_attribute(self, desc: int, name: int, buffer: int, size: int) -> None:
@@ -88,8 +90,9 @@ class FakeLibrary:
         ctypes.c_int32.from_address(given[9]).value = min(self.named, given[7])
 
     def matmul(self, handle, desc, alpha, a, a_of, b, b_of, beta, c, c_of, d, d_of, *rest) -> None:
-        assert ctypes.c_float.from_address(alpha).value == 1.0
-        assert ctypes.c_float.from_address(beta).value == 0.0
+        one = 1.0 if self.scales is ctypes.c_float else 0x3C00  # of fp16, by its bits
+        assert self.scales.from_address(alpha).value == one
+        assert self.scales.from_address(beta).value == 0
         first, second = (
             self._read(a, a_of, ATTRIBUTES.TRANSA),
             self._read(b, b_of, ATTRIBUTES.TRANSB),
@@ -161,6 +164,15 @@ def test_the_library_is_told_the_product_that_the_task_is(
     call = cublaslt.first_choice(Product(task.graph, "cpu"))
     assert is_alike(call(inputs), expected(inputs, layout))
     assert not is_alike(call(inputs), -expected(inputs, layout))
+
+
+@pytest.mark.parametrize("sums", [DType.FLOAT16, DType.FLOAT32])
+def test_sums_in_fp16_are_asked_for_by_their_own_type(sums: DType, library: FakeLibrary) -> None:
+    task = task_of(GemmShape(m=24, n=40, k=16), arithmetic_of("fp16", "fp16", ""))
+    inputs = drawn(task)
+    call = cublaslt.first_choice(Product(task.graph, "cpu", sums))
+    assert (library.scales is ctypes.c_uint16) == (sums is DType.FLOAT16)
+    assert is_alike(call(inputs), expected(inputs, "nt"))
 
 
 @pytest.mark.parametrize("epilogue", ["bias", "relu", "bias,relu", "gelu_tanh", "bias,gelu_tanh"])
