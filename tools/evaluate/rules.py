@@ -70,6 +70,9 @@ LIBRARY = ("cublaslt", "cublaslt-autotuned")
 # A task's module does that while its attribute of that name is false.
 WIDER = ("eager-fp32", "cublaslt-autotuned-fp32")
 FP16_SUMS = "fp16_sums"
+# Of numbers of eight bits: PyTorch with sums that are never promoted. Another class, which is timed
+# and shown, and which nobody has to beat. A module sums so while that attribute is true.
+FAST, FAST_SUMS = "eager-fast", "fast_sums"
 
 
 class Rules(Value):

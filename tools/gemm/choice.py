@@ -11,7 +11,7 @@ both. What it says is a setting to try first; a kernel that was never judged is 
 from collections.abc import Iterable, Sequence
 from math import exp, inf, log, log2
 
-from kernelwright.tools.evaluate.rules import LIBRARY, WIDER
+from kernelwright.tools.evaluate.rules import FAST, LIBRARY, WIDER
 from kernelwright.tools.gemm.record import GemmRecord, ModelView, beside
 from kernelwright.tools.gemm.shapes import SIZE_CLASSES, GemmShape, SizeClass
 from kernelwright.tools.types import Comparison, Setting, Value
@@ -28,6 +28,7 @@ TITLES = {
     WIDER[0]: "cuBLAS (PyTorch), sums in fp32",
     WIDER[1]: "cuBLASLt, autotuned, sums in fp32",
     FASTEST: "the fastest way of the library",
+    FAST: "PyTorch with sums that are not promoted (use_fast_accum), another class",
 }
 # How much the cost model's view weighs beside the sizes, both in powers of two.
 _MODEL_WEIGHT = 0.5
@@ -35,7 +36,8 @@ _MODEL_WEIGHT = 0.5
 
 def is_ours(record: GemmRecord) -> bool:
     """Whether the dispatch runs our kernel for that shape."""
-    offline, server = record.offline, record.server
+    offline = [one for one in record.offline if one.baseline != FAST]
+    server = [one for one in record.server if one.baseline != FAST]
     ahead = bool(offline) and all(one.settled_outcome == "faster" for one in offline)
     return ahead and all(one.outcome != "slower" for one in server)
 

@@ -12,7 +12,7 @@ from kernelwright.graphs.gemm.runner import Grid, measure_grid
 from kernelwright.graphs.gemm.tuning import Budget
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.evaluate.executors.base.executor import Executor
-from kernelwright.tools.evaluate.rules import WIDER
+from kernelwright.tools.evaluate.rules import FAST, WIDER
 from kernelwright.tools.gemm.problem import Arithmetic
 from kernelwright.tools.gemm.record import GemmRecord, Terms
 from kernelwright.tools.gemm.shapes import shapes_of
@@ -72,6 +72,7 @@ class FormulaJudge(Executor):
     wrong: Callable[[Candidate, Effort], Verdict | None] = lambda candidate, effort: None
     latency: float | None = None
     wider: float = 1.0  # times what the library takes, with sums in float32
+    fast: float = 1.0  # the same with fast sums
     asked: list[tuple[str, Effort]] = field(default_factory=list)
     breaks_at: str = ""
     isolation: str = "formula"
@@ -95,6 +96,8 @@ class FormulaJudge(Executor):
         times = {"eager": 1.1 * library, "cublaslt": 1.05 * library, "cublaslt-autotuned": library}
         if task.graph.sums is not DType.FLOAT32:
             times |= dict.fromkeys(WIDER, self.wider * library)
+        if task.inputs[0].tensor is not None and task.inputs[0].tensor.dtype.itemsize_bytes == 1:
+            times[FAST] = self.fast * library
         items = [
             Baseline(name=name, failure="the binding is missing")
             if self.lacks_binding and name != "eager"

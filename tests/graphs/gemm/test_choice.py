@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernelwright.graphs.gemm.maps import heat_maps, in_common, strategies
-from kernelwright.tools.evaluate.rules import WIDER
+from kernelwright.tools.evaluate.rules import FAST, WIDER
 from kernelwright.tools.gemm.choice import (
     AUTOTUNED,
     EAGER,
@@ -103,6 +103,17 @@ async def test_sums_in_fp16_are_held_against_both_libraries(formula: SimpleNames
         assert against.baseline == beside
         assert means([found], FASTEST)[0].dispatched >= 1.0
     assert ahead.overflown == ("large",)
+
+
+async def test_fast_sums_of_eight_bits_are_shown_and_nobodys_rival(
+    formula: SimpleNamespace,
+) -> None:
+    terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(dtype="fp8")})
+    (found,) = await formula.measure(formula.judge(fast=0.1), "64x2048x256", terms=terms)
+    assert [one.outcome for one in found.offline if one.baseline == FAST] == ["slower"]
+    assert is_ours(found)
+    assert hardest([found]) == AUTOTUNED
+    assert means([found], FAST)[0].bare < 1.0
 
 
 def test_a_guess_is_the_nearest_shapes(records: tuple[GemmRecord, ...]) -> None:

@@ -276,6 +276,15 @@ def test_nothing_is_written_over_what_is_no_export(
         export_grid((), tmp_path / "new")
 
 
+async def test_products_of_eight_bits_are_not_exported_yet(
+    formula: SimpleNamespace, tmp_path: Path
+) -> None:
+    terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(dtype="fp8")})
+    found = await formula.measure(formula.judge(), "64x64x64", terms=terms)
+    with pytest.raises(ExportRefusedError, match="not exported yet"):
+        export_grid(found, tmp_path / "eights")
+
+
 def test_the_page_has_maps_and_means(records: tuple[GemmRecord, ...]) -> None:
     page = grid_page(records)
     assert page.count('<svg class="map"') == 6
@@ -305,7 +314,7 @@ def test_records_are_summed_up_reported_and_exported_without_a_device(
     ("arguments", "status", "said"),
     [
         ((), 2, "name --shapes to measure"),
-        (("--shapes", "64x64x64", "--dtype", "fp8"), 2, "fp8 is not offered"),
+        (("--shapes", "64x64x64", "--dtype", "fp4"), 2, "--dtype is fp16, bf16, fp8"),
         (("--shapes", "64x64x64", "--layout", "nx"), 2, "layout 'nx' is not one of"),
         (("--shapes", "64x64x64", "--export", "pyproject.toml"), 2, "it is a file"),
         (("--out", "missing.jsonl"), 2, "cannot be read"),

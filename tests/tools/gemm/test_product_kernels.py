@@ -39,6 +39,17 @@ def test_sums_in_fp16_are_tried_where_they_were_asked_for(large: ProductKernels)
     assert "wgmma_maps_fp16" not in {one.name for one in large.strategies}
 
 
+def test_eight_bits_are_multiplied_by_the_family_of_maps() -> None:
+    task = task_of(GemmShape(m=4096, n=4096, k=4096), arithmetic_of("fp8", "fp32", ""))
+    eights = ProductKernels(task.graph, H200)
+    assert [one.name for one in eights.strategies] == ["wgmma_maps_fp8"]
+    first = eights.first()
+    assert first
+    assert "PROMOTED=1" in first[0].words
+    near = [one.words for start in first for one in eights.around(start)]
+    assert any("PROMOTED=4" in words for words in near)
+
+
 def test_short_products_are_tried_by_several_families() -> None:
     assert {"mma_tiles", "wgmma_maps"} <= {one.strategy for one in kernels(256, 256, 256).first()}
 

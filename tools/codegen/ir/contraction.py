@@ -37,6 +37,8 @@ from kernelwright.tools.codegen.ir.loops import (
 )
 from kernelwright.tools.types import DType, Value
 
+# Types that factors are rounded to.
+_ROUNDED = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8_E4M3FN)
 # What a person would call a loop that was lowered from a product.
 PRODUCT = "product"
 
@@ -242,7 +244,7 @@ def _unrounded(loop: Loop, factor: str) -> tuple[str, DType]:
     stmt = loop.stmt(factor)
     if stmt.op == "tf32":
         return stmt.args[0], stmt.dtype
-    if stmt.op == "cast" and stmt.dtype in (DType.FLOAT16, DType.BFLOAT16):
+    if stmt.op == "cast" and stmt.dtype in _ROUNDED:
         return stmt.args[0], stmt.dtype
     return factor, stmt.dtype
 

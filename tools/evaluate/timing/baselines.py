@@ -2,9 +2,9 @@
 
 `eager`; `compile`, torch.compile as it comes; on a GPU also `graph` and `compile-graph`, these two
 replayed as CUDA graphs (one a set of inputs, so that nothing is copied), and `max-autotune`; of a
-product the vendor's library asked in other ways (`cublaslt`), and where sums may be kept in fp16
-eager and that library with sums in float32 as well. One that cannot be made is a fact
-about the module, not an error.
+product the vendor's library asked in other ways (`cublaslt`), where sums may be kept in fp16 eager
+and that library with sums in float32 as well, and of eight bits eager with fast sums. One that
+cannot be made is a fact about the module, not an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kernelwright.tools.candidates.run.arguments import without_gradients
-from kernelwright.tools.evaluate.rules import FP16_SUMS, GRAPHS, LIBRARY, WIDER
+from kernelwright.tools.evaluate.rules import FAST, FAST_SUMS, FP16_SUMS, GRAPHS, LIBRARY, WIDER
 from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
 from kernelwright.tools.evaluate.verify.reference_runtime import Guard, ReferenceRuntime
@@ -202,7 +202,8 @@ class BaselineCalls:
             **{mode: partial(compiled, self._runtime, mode) for mode in MODES},
             **{name: partial(self._graphed, of) for name, of in GRAPHS.items()},
             **{name: partial(self._library, name) for name in (*LIBRARY, WIDER[1])},
-            WIDER[0]: self._wider,
+            WIDER[0]: partial(self._summed, FP16_SUMS, False),
+            FAST: partial(self._summed, FAST_SUMS, True),
         }
         if name not in makers:
             raise ValueError(f"unknown baseline {name!r}; known are {', '.join(makers)}")
@@ -214,12 +215,12 @@ class BaselineCalls:
             return BaselineFailedError(f"{type(error).__name__}: {words}")
         return call
 
-    def _wider(self) -> Timed:
-        """Eager with sums in float32, of a module that lets its library keep them in fp16."""
+    def _summed(self, how: str, value: bool) -> Timed:
+        """Eager with the library's sums kept otherwise, of a module that lets it be told."""
         module = copy.copy(self._runtime.reference.module)
-        if not getattr(module, FP16_SUMS, False):
+        if getattr(module, how, value) is value:
             raise BaselineFailedError("the module does not say how its sums are kept")
-        setattr(module, FP16_SUMS, False)
+        setattr(module, how, value)
         return self._eager(module)
 
     def _eager(self, module: torch.nn.Module | None = None) -> Timed:

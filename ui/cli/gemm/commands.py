@@ -17,7 +17,7 @@ _OUT = "Records, a JSON line a shape. Without --shapes they are summed up and no
 @app.command()
 def gemm(
     shapes: Annotated[str, typer.Option(help=_SHAPES)] = "",
-    dtype: Annotated[str, typer.Option(help="fp16 or bf16.")] = "fp16",
+    dtype: Annotated[str, typer.Option(help="fp16, bf16 or fp8 (e4m3).")] = "fp16",
     accumulate: Annotated[
         str, typer.Option(help="Sums are kept in fp32, or may be in fp16.")
     ] = "fp32",

@@ -18,8 +18,8 @@ from kernelwright.tools.gemm.choice import guess
 from kernelwright.tools.gemm.problem import (
     Arithmetic,
     arithmetic_of,
-    check_batches,
     check_device,
+    check_shapes,
     check_torch,
 )
 from kernelwright.tools.gemm.record import GemmRecord, RecordsError, Terms, append, mend, read
@@ -87,7 +87,7 @@ def _read(asked: Asked) -> tuple[Arithmetic, tuple[GemmShape, ...], tuple[GemmSh
         layouts = layouts_of(asked.layout)
         wanted = shapes_of(asked.shapes, layouts) if asked.shapes else ()
         between = shapes_of(asked.predict, layouts) if asked.predict else ()
-        check_batches(wanted, arithmetic)
+        check_shapes(wanted, arithmetic)
         if wanted:
             check_torch(arithmetic)
     except ValueError as error:

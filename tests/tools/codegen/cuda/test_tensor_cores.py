@@ -107,6 +107,32 @@ halves(const __half* l, const __half* r, float* o, const int* way) {
     if (*way == 2) one_group<unsigned int, true, false>(l, r, o);
     if (*way == 3) one_group<unsigned int, true, true>(l, r, o);
 }
+// 64 x 128 by 128 x 64 numbers of eight bits, along the depth.
+extern "C" __global__ void __launch_bounds__(128)
+eights(const unsigned char* left, const unsigned char* right, float* out) {
+    unsigned char* tiles = kw::swizzled_shared();
+    for (int i = threadIdx.x; i < 64 * 128; i += 128) {
+        const int at = kw::swizzled<8>(i / 128, i % 128 / 16) + i % 16;
+        tiles[at] = left[i];
+        tiles[8192 + at] = right[i];
+    }
+    kw::written_for_groups();
+    __syncthreads();
+    const auto a = kw::group_factor(tiles), b = kw::group_factor(tiles + 8192);
+    float sums[32];
+    for (float& one : sums) one = 7;
+    kw::group_begin();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+        kw::multiply_group<kw::E4M3, 64>(sums, a + k * kw::GROUP_STEP<true>,
+                                         b + k * kw::GROUP_STEP<true>, k);
+    kw::group_commit();
+    kw::group_wait<0>();
+    kw::settled(sums);
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, first = threadIdx.x / 32 * 16 + g;
+    for (int i = 0; i < 32; ++i)
+        out[(first + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * t + i % 2] = sums[i];
+}
 #endif
 // Reads what it has not waited for: group 0 has landed, group 1 has not.
 extern "C" __global__ void __launch_bounds__(32) hasty(const float* x, float* out) {
@@ -257,6 +283,20 @@ def test_a_warpgroup_can_keep_sums_in_fp16(device: ctypes.CDLL, way: int) -> Non
     assert out[5, 7] == float("inf")
     exact = left.double() @ right.double().T
     assert not torch.equal(out.half()[6], exact.half()[6])  # these are no sums of float32
+
+
+def test_a_warpgroup_cuts_products_of_eight_bits_off_early(device: ctypes.CDLL) -> None:
+    torch.manual_seed(3)
+    spread = torch.exp2(torch.randint(-8, 5, (64, 128)).float())
+    left = (torch.randn(64, 128) * spread).clamp(-448, 448).to(torch.float8_e4m3fn)
+    right = torch.randn(64, 128).to(torch.float8_e4m3fn)
+    out = torch.full((64, 64), float("nan"))
+    _run(device, "eights", left, right, out, threads=128, shared=17 * 1024)
+    wanted = _modelled(left.double().numpy(), right.double().numpy().T, 13, 32, -6)
+    assert np.array_equal(out.double().numpy(), wanted)
+    exact = left.double() @ right.double().T
+    off = ((out - exact).abs() / (left.double().abs() @ right.double().abs().T)).max()
+    assert 2.0**-16 < off < 2.0**-11  # far from float32's
 
 
 def _rounded(x: torch.Tensor) -> torch.Tensor:

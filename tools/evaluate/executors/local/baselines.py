@@ -21,7 +21,15 @@ from kernelwright.tools.evaluate.messages import (
     BaselineRequest,
     RehearseRequest,
 )
-from kernelwright.tools.evaluate.rules import AUTOTUNED, CERTIFY, GRAPHS, LIBRARY, WIDER, Defence
+from kernelwright.tools.evaluate.rules import (
+    AUTOTUNED,
+    CERTIFY,
+    FAST,
+    GRAPHS,
+    LIBRARY,
+    WIDER,
+    Defence,
+)
 from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
 from kernelwright.tools.languages.base.compile import cache_folder
@@ -164,7 +172,9 @@ class KnownBaselines:
         """What is measured for a task at this depth of evidence."""
         if self._shop.rules.evidence == "library":
             wider = () if task.graph.sums is DType.FLOAT32 else WIDER
-            return ("eager", *LIBRARY, *wider)
+            given = {spec.tensor.dtype for spec in task.tensor_inputs if spec.tensor}
+            fast = (FAST,) if DType.FLOAT8_E4M3FN in given else ()
+            return ("eager", *LIBRARY, *wider, *fast)
         return STANDARD[self._shop.device]
 
     def failures(self, task: Task) -> tuple[str, ...]:

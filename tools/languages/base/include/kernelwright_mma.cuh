@@ -18,6 +18,13 @@
 
 namespace kw {
 
+// A number of eight bits: four of exponent, three of significand, no infinities. Nothing here reads
+// one by itself: they are factors of a warpgroup's products. Of these the sums keep 13 fraction bits
+// or so below the largest exponent of a step, so they are to be promoted often.
+struct E4M3 {
+    unsigned char bits;
+};
+
 // Where the 16-byte chunk `chunk` of row `row` lies in a tile of shared memory whose rows are CHUNKS
 // chunks (4 or 8, so 64 or 128 bytes), in bytes. Chunks are permuted so that any eight rows'
 // chunks at one place, and any row's neighbouring chunks, lie in different banks. For rows of 128
@@ -309,7 +316,8 @@ __device__ __forceinline__ void barrier_wait_for_others(unsigned long long* barr
 // ---- products of a warpgroup -----------------------------------------------------------------
 //
 // Four warps, 128 threads from a multiple of 128 on, multiply what lies in shared memory without
-// reading it: 64 rows by N columns, 16 positions of the depth an instruction, while they go on. A
+// reading it: 64 rows by N columns, 16 positions of the depth (of eight bits 32) an instruction,
+// while they go on. A
 // batch of products is: `group_begin`, products, `group_commit`, `group_wait`, `settled`.
 
 // Says that this warp's accumulators, and what was written to shared memory before, may be used.
@@ -426,6 +434,24 @@ KW_HALF_PRODUCT(64, KW_NAMES_32, 16, 17, 18, 19, 20)
 KW_HALF_PRODUCT(128, KW_NAMES_64, 32, 33, 34, 35, 36)
 KW_HALF_PRODUCT(192, KW_NAMES_96, 48, 49, 50, 51, 52)
 KW_HALF_PRODUCT(256, KW_NAMES_128, 64, 65, 66, 67, 68)
+// Factors of eight bits lie along the depth, 32 positions an instruction: GROUP_STEP<true> as well.
+#define KW_EIGHT_PRODUCT(n, left, right, keep)                                                                        \
+    template <> struct GroupProduct<E4M3, n> {                                                                        \
+        template <bool LEFT_TURNED, bool RIGHT_TURNED>                                                                \
+        static __device__ __forceinline__ void multiply(float (&sums)[n / 2], unsigned long long from_left,           \
+                                                        unsigned long long from_right, int kept) {                    \
+            static_assert(!LEFT_TURNED && !RIGHT_TURNED, "factors of eight bits lie along the depth");                 \
+            asm volatile("{\n.reg .pred kept;\nsetp.ne.b32 kept, %" #keep ", 0;\n"                                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 {" KW_NAMES_##n "}, %" #left ", %"  \
+                         #right ", kept, 1, 1;\n}"                                                                    \
+                         : KW_##n                                                                                     \
+                         : "l"(from_left), "l"(from_right), "r"(kept));                                                \
+        }                                                                                                             \
+    };
+KW_EIGHT_PRODUCT(64, 32, 33, 34)
+KW_EIGHT_PRODUCT(128, 64, 65, 66)
+KW_EIGHT_PRODUCT(192, 96, 97, 98)
+#undef KW_EIGHT_PRODUCT
 #undef KW_HALF_PRODUCT
 #undef KW_PAIRS_FOUR
 #undef KW_PAIRS_64

@@ -14,7 +14,11 @@ import pytest
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings, valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS, WGMMA_MAPS_FP16
+from kernelwright.tools.codegen.cuda.contractions.maps import (
+    WGMMA_MAPS,
+    WGMMA_MAPS_FP8,
+    WGMMA_MAPS_FP16,
+)
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
 from kernelwright.tools.types import DType, Setting
@@ -63,6 +67,24 @@ def product(
     return b
 
 
+def scaled(build: Any, m: int, n: int, k: int) -> Any:
+    """Numbers of eight bits, with a number for each factor."""
+    b, kind = build({"m": m, "n": n}, {"k": k}), "float8_e4m3fn"
+    x, w = b.load("x", kind, m=k, k=1), b.load("w", kind, n=k, k=1)
+    factors = (b.op("cast", one, dtype=kind) for one in (x, w))
+    total = b.op("mul", b.reduce("sum", b.op("mul", *factors)), b.load("scale"))
+    b.store("y", total, "bfloat16", m=n, n=1)
+    return b
+
+
+def asked(build: Any, name: str, way: str, m: int, n: int, k: int) -> Any:
+    """The product that a strategy is for."""
+    if name == WGMMA_MAPS_FP8:
+        return scaled(build, m, n, k)
+    sums = DType.FLOAT16 if name == WGMMA_MAPS_FP16 else DType.FLOAT32
+    return product(build, way, m, n, k, sums=sums)
+
+
 # (way, tile, further settings)
 QUICK: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("nt", 128256, {"CLUSTER": 2, "STAGES": 2, "SPAN": 256}),
@@ -86,6 +108,12 @@ IN_HALVES: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("tn", 256192, {"CLUSTER": 1, "STAGES": 2, "SPAN": 64}),
     ("nn", 64128, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 2}),
 )
+# Factors of eight bits, promoted every step and every few, and a depth that blocks share.
+IN_EIGHTS: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("nt", 128128, {"CLUSTER": 2, "STAGES": 3, "PROMOTED": 1, "SPAN": 64}),
+    ("nt", 256064, {"CLUSTER": 1, "STAGES": 2, "PROMOTED": 2, "LATE": 0}),
+    ("nt", 64064, {"CLUSTER": 1, "STAGES": 3, "PROMOTED": 4, "SPLIT": 2}),
+)
 Compiled = Callable[..., list[Any]]
 
 
@@ -95,13 +123,11 @@ def compiled(
 ) -> Compiled:
     """`compiled(tiles)`: products under tiles, in one library."""
 
-    def made(
-        tiles: Sequence[tuple[str, int, dict[str, int]]], sums: DType = DType.FLOAT32
-    ) -> list[Any]:
+    def made(tiles: Sequence[tuple[str, int, dict[str, int]]], name: str = WGMMA_MAPS) -> list[Any]:
         found = []
-        name = WGMMA_MAPS if sums is DType.FLOAT32 else WGMMA_MAPS_FP16
+        depth = 656 if name == WGMMA_MAPS_FP8 else 200
         for at, (way, tile, more) in enumerate(tiles):
-            build = product(toolbox.Build, way, 152, 328, 200, sums=sums)
+            build = asked(toolbox.Build, name, way, 152, 328, depth)
             (one,) = toolbox.make_variants(
                 {way: build}, small_device, settings=1, names=(name,),
                 most_threads=384, start=at,
@@ -138,7 +164,7 @@ def test_every_other_tile_is_right(toolbox: SimpleNamespace, others: list[Any], 
 
 @pytest.fixture(scope="module")
 def in_halves(compiled: Compiled) -> list[Any]:
-    return compiled(IN_HALVES, DType.FLOAT16)
+    return compiled(IN_HALVES, WGMMA_MAPS_FP16)
 
 
 @pytest.mark.parametrize("at", range(len(IN_HALVES)))
@@ -153,6 +179,25 @@ def test_a_tile_summed_in_fp16_is_right_for_such_sums_alone(
         toolbox.check(got, toolbox.truth(exact, one.build.buffers()), exact)
 
 
+@pytest.fixture(scope="module")
+def in_eights(compiled: Compiled) -> list[Any]:
+    return compiled(IN_EIGHTS, WGMMA_MAPS_FP8)
+
+
+@pytest.mark.parametrize("at", range(len(IN_EIGHTS)))
+def test_a_tile_of_eight_bits_is_right(
+    toolbox: SimpleNamespace, in_eights: list[Any], at: int
+) -> None:
+    toolbox.check(*in_eights[at].run(), in_eights[at].loop)
+
+
+def test_nobody_else_multiplies_numbers_of_eight_bits(toolbox: SimpleNamespace) -> None:
+    loop = scaled(toolbox.Build, 256, 256, 256).loop("k")
+    names = [one.name for one in EMITTER.strategies(loop, hardware_profile("H200"))]
+    assert names == [WGMMA_MAPS_FP8]
+    assert not EMITTER.strategies(loop, hardware_profile("A100"))
+
+
 @pytest.mark.parametrize(("kind", "sums"), [("float16", "float32"), ("bfloat16", "float16")])
 def test_nobody_is_offered_sums_in_fp16_unasked(
     toolbox: SimpleNamespace, kind: str, sums: str
@@ -164,35 +209,35 @@ def test_nobody_is_offered_sums_in_fp16_unasked(
 
 
 def _source(
-    toolbox: SimpleNamespace,
-    way: str,
-    m: int,
-    n: int,
-    k: int,
-    sums: DType = DType.FLOAT32,
+    toolbox: SimpleNamespace, way: str, m: int, n: int, k: int, name: str = WGMMA_MAPS
 ) -> tuple[str, str]:
     device = hardware_profile("H200")
-    loop = product(toolbox.Build, way, m, n, k, sums=sums).loop("k")
+    loop = asked(toolbox.Build, name, way, m, n, k).loop("k")
     found = {one.name: one for one in EMITTER.strategies(loop, device)}
-    name = WGMMA_MAPS if sums is DType.FLOAT32 else WGMMA_MAPS_FP16
     emitted = EMITTER.emit(loop, found[name], "k", device)
     return EMITTER.header() + emitted.source, "\n".join(emitted.plan)
 
 
+LARGE = {
+    WGMMA_MAPS: (128256, 256128, 128128),
+    WGMMA_MAPS_FP16: (256256, 256192, 128256),
+    WGMMA_MAPS_FP8: (128192, 128128, 64192),
+}
+WAYS_OF = [("nt", name) for name in LARGE]
+TURNED = [(way, name) for way in WAYS if way != "nt" for name in (WGMMA_MAPS, WGMMA_MAPS_FP16)]
+
+
 @pytest.mark.parametrize(
-    "way", ["nt", *(pytest.param(w, marks=pytest.mark.exhaustive) for w in WAYS if w != "nt")]
-)
-@pytest.mark.parametrize(
-    ("sums", "tiles"),
-    [(DType.FLOAT32, (128256, 256128, 128128)), (DType.FLOAT16, (256256, 256192, 128256))],
+    ("way", "name"),
+    [*WAYS_OF, *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in TURNED)],
 )
 async def test_large_tiles_compile_without_spills(
-    toolbox: SimpleNamespace, way: str, sums: DType, tiles: tuple[int, ...]
+    toolbox: SimpleNamespace, way: str, name: str
 ) -> None:
-    source, _ = _source(toolbox, way, 4096, 4096, 4096, sums)
+    source, _ = _source(toolbox, way, 4096, 4096, 4096, name)
     parsed = parse_kernel(source, "cuda")
     plain = new_candidate("cuda", source, "def forward(x):\n    return x\n")
-    for tile in tiles:
+    for tile in LARGE[name]:
         values = complete_settings(parsed, [Setting(name="K_TILE", value=tile)])
         built = await compile_candidate(
             with_values(plain, values), architecture="sm_90a", timeout_s=120

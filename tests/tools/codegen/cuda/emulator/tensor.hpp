@@ -18,7 +18,8 @@ namespace emulator {
 struct TensorCore {
     int bits, depth;
 };
-constexpr TensorCore AMPERE{24, 8}, HOPPER{25, 16};
+// Numbers of eight bits are cut off much earlier: about fourteen bits of a sum are kept.
+constexpr TensorCore AMPERE{24, 8}, HOPPER{25, 16}, HOPPER_EIGHTS{13, 32};
 // That of a warp's products; those of a warpgroup exist on Hopper alone.
 inline TensorCore of_warp = AMPERE;
 inline std::atomic<long> bank_conflicts{0};
@@ -42,6 +43,13 @@ struct Factor {
 inline Factor factor(double value, int least) { return {value, exponent_of(value, least)}; }
 inline Factor half_factor(unsigned short bits) { return factor((double)std::bit_cast<_Float16>(bits), -14); }
 inline Factor bfloat_factor(unsigned short bits) { return factor((double)std::bit_cast<float>((unsigned int)bits << 16), -126); }
+// e4m3: exponents from -6 on, no infinities.
+inline Factor eight_factor(unsigned short bits) {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const double size = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
+    const double value = (bits & 0x7f) == 0x7f ? std::nan("") : size;
+    return factor(bits & 0x80 ? -value : value, -6);
+}
 // The unit does not see the lower bits.
 inline Factor tf32_factor(unsigned int bits) { return factor((double)std::bit_cast<float>(bits & 0xffffe000u), -126); }
 
@@ -170,6 +178,7 @@ struct GroupProduct {
     bool in_registers = false;
     std::array<std::array<Factor, 16>, 2> rows = {};
     bool halves = false;
+    int bytes = 2;  // of an element
 };
 // A lane's batches, and what its accumulators held before the products that are under way.
 struct GroupLane {
@@ -187,18 +196,18 @@ inline GroupLane& my_group_lane() {
 // An element of the rows that a descriptor names: lines of 128, 64 or 32 bytes in groups of eight,
 // swizzled by their address. A line is a row's depth; turned (lines of 128 bytes only), it is 64 rows
 // at one position of the depth.
-inline unsigned short group_element(unsigned long long factor, bool turned, int row, int inner) {
+inline unsigned short group_element(unsigned long long factor, bool turned, int row, int inner, int bytes = 2) {
     const unsigned int panel = (factor >> 16 & 0x3fff) * 16, eight = (factor >> 32 & 0x3fff) * 16, kind = factor >> 62;
     if (kind == 0 || eight == 0) refuse("a factor of a group is not swizzled");
     if (turned && kind != 1) refuse("a factor that lies along its side is not swizzled by 128 bytes");
     const unsigned int length = 256u >> kind;
     const int line = turned ? inner : row, within = turned ? row % 64 : inner;
     const unsigned int start = (factor & 0x3fff) * 16 + (turned ? row / 64 * panel : 0);
-    const unsigned int at = start + line / 8 * eight + line % 8 * length + within * 2;
+    const unsigned int at = start + line / 8 * eight + line % 8 * length + within * bytes;
     const unsigned int swizzled = at ^ (at >> 7 & (length / 16 - 1)) << 4;
-    if (swizzled + 2 > block->shared) refuse("a factor of a group leaves shared memory");
-    unsigned short bits;
-    memcpy(&bits, block->memory.get() + swizzled, 2);
+    if (swizzled + bytes > block->shared) refuse("a factor of a group leaves shared memory");
+    unsigned short bits = 0;
+    memcpy(&bits, block->memory.get() + swizzled, bytes);
     return bits;
 }
 inline void to_floats(std::vector<float>& into, const float* sums, int count) { into.assign(sums, sums + count); }
@@ -226,16 +235,18 @@ template <class SUM, int COUNT> inline void ask_for_product(SUM (&sums)[COUNT], 
 }
 inline void do_product(const GroupProduct& one, std::vector<float>& held) {
     const int warp = block->current % 128 / 32, g = block->current % 32 / 4, t = block->current % 4;
-    Factor rows[2][16], column[16];
-    for (int k = 0; k < 16; ++k) {
-        for (int i = 0; i < 2; ++i) rows[i][k] = one.in_registers ? one.rows[i][k] : one.read(group_element(one.left, one.left_turned, warp * 16 + g + 8 * i, k));
+    const int depth = 32 / one.bytes;
+    const TensorCore core = one.bytes == 1 ? HOPPER_EIGHTS : HOPPER;
+    Factor rows[2][32], column[32];
+    for (int k = 0; k < depth; ++k) {
+        for (int i = 0; i < 2; ++i) rows[i][k] = one.in_registers ? one.rows[i][k] : one.read(group_element(one.left, one.left_turned, warp * 16 + g + 8 * i, k, one.bytes));
     }
     for (int at = 0; at < one.columns / 2; at += 4) {
         for (int c = 0; c < 2; ++c) {
-            for (int k = 0; k < 16; ++k) column[k] = one.read(group_element(one.right, one.right_turned, at * 2 + 2 * t + c, k));
+            for (int k = 0; k < depth; ++k) column[k] = one.read(group_element(one.right, one.right_turned, at * 2 + 2 * t + c, k, one.bytes));
             for (int i = 0; i < 2; ++i) {
                 float& sum = held[at + 2 * i + c];
-                sum = steps(one.keep ? sum : 0.0f, rows[i], column, 16, HOPPER.depth, HOPPER.bits, one.halves ? to_nearest_half : toward_zero);
+                sum = steps(one.keep ? sum : 0.0f, rows[i], column, depth, core.depth, core.bits, one.halves ? to_nearest_half : toward_zero);
             }
         }
     }
@@ -349,8 +360,11 @@ template <int LINE = 128, int APART = 1> inline unsigned long long group_factor(
 template <class T, int N> struct GroupProduct {
     template <bool LEFT_TURNED, bool RIGHT_TURNED>
     static void multiply(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {
-        const auto read = std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
-        emulator::ask_for_product(sums, {nullptr, 0, keep, left, right, LEFT_TURNED, RIGHT_TURNED, read});
+        const bool eights = sizeof(T) == 1;
+        const auto read = eights ? emulator::eight_factor : std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
+        emulator::GroupProduct product{nullptr, 0, keep, left, right, LEFT_TURNED, RIGHT_TURNED, read};
+        product.bytes = sizeof(T);
+        emulator::ask_for_product(sums, product);
     }
 };
 template <class T, int N> struct HalfProduct {
