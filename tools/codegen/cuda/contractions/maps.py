@@ -64,7 +64,7 @@ _BEFORE, _STORED, _JOINED = 1500.0, 1 / 16, 2500.0
 _LEAST_STEPS = 8
 # Results of a tile whose depth is shared: they lie in shared memory beside the stages.
 _MOST_JOINED = 64 * 128
-# Results of a tile that leave registers for 128 floats of a thread beside its sums.
+# Results of a tile that leave a thread registers for much else beside its sums: for 128 floats.
 _MOST_SPANNED = 256 * 192
 # Statements of an epilogue that are few enough to stand once for every register, and all of them
 # but one cheap: choosing among registers costs more than the length.
@@ -201,8 +201,12 @@ def _argument(contraction: Contraction, which: str, factor: MappedFactor, rows: 
     return Argument(factor.map, declaration, passed)
 
 
+def _each_factor(contraction: Contraction) -> tuple[MappedFactor | None, MappedFactor | None]:
+    return _mapped(contraction, "left"), _mapped(contraction, "right")
+
+
 def _factors(contraction: Contraction) -> tuple[MappedFactor, MappedFactor] | None:
-    left, right = (_mapped(contraction, which) for which in ("left", "right"))
+    left, right = _each_factor(contraction)
     return None if left is None or right is None else (left, right)
 
 
@@ -283,9 +287,13 @@ def _split(case: Case, contraction: Contraction, tile: tuple[int, int]) -> int:
 
 
 def _ordered(case: Case, contraction: Contraction, scheme: MapScheme) -> list[tuple[int, int]]:
-    factors = _factors(contraction)
-    # Half a panel of 64 columns is no box.
-    tiles = [tile for tile in scheme.tiles if tile[1] >= 64 or (factors and factors[1].along_depth)]
+    left, right = (one is not None and one.along_depth for one in _each_factor(contraction))
+    # Half a panel of 64 columns is no box, and panels of a left factor take registers of their own.
+    tiles = [
+        (rows, columns)
+        for rows, columns in scheme.tiles
+        if (columns >= 64 or right) and (rows * columns <= _MOST_SPANNED or left)
+    ]
     return sorted(tiles, key=lambda tile: _tile_ms(case, contraction, tile))
 
 
