@@ -66,6 +66,13 @@ AUTOTUNED: tuple[Depth, ...] = ("full", "autotune")
 CERTIFY: Mapping[str, tuple[str, ...]] = {"cpu": (), "cuda": ("max-autotune",)}
 # The vendor's library for products of matrices, asked in other ways than PyTorch asks it.
 LIBRARY = ("cublaslt", "cublaslt-autotuned")
+# Where sums may be kept in fp16: the same library with sums in float32, which may well be faster.
+# A task's module does that while its attribute of that name is false.
+WIDER = ("eager-fp32", "cublaslt-autotuned-fp32")
+FP16_SUMS = "fp16_sums"
+# Of numbers of eight bits: PyTorch with sums that are never promoted. Another class, which is timed
+# and shown, and which nobody has to beat. A module sums so while that attribute is true.
+FAST, FAST_SUMS = "eager-fast", "fast_sums"
 
 
 class Rules(Value):

@@ -7,10 +7,12 @@
 
 table.json has every shape that was measured, with its times, intervals and what runs: a kernel in
 kernels/, or the library, which keeps the shapes that it wins, ties, and all shapes that were not
-measured. A kernel whose single calls on an idle device are slower than the library's (the host's
-time to issue one decides there) runs where a CUDA graph is captured; set `ALWAYS = True` where
-calls are queued and the host is ahead anyway. Where autograd records, and inside torch.compile, the
-library runs.
+measured. Kernels that may keep sums in fp16 (`accumulate` in the table) run while
+`torch.backends.cuda.matmul.allow_fp16_accumulation` is set, and all others only while it is not, as
+they were held against such libraries. A kernel whose single calls on an idle device are slower than
+the library's (the host's time to issue one decides there) runs where a CUDA graph is captured; set
+`ALWAYS = True` where calls are queued and the host is ahead anyway. Where autograd records, and
+inside torch.compile, the library runs.
 
 It is independent of what made it: it needs torch and what kernels/*/README.md name.
 """
@@ -42,6 +44,7 @@ _Call = Callable[..., torch.Tensor]
 _BY_SHAPE: dict[tuple[object, ...], dict[str, Any]] = {
     (
         _DTYPES[one["dtype"]],
+        one["accumulate"],
         one["layout"],
         tuple(one["epilogue"]),
         one["batch"],
@@ -164,7 +167,8 @@ def _kernel(given: tuple[torch.Tensor, ...], key: tuple[object, ...]) -> _Call |
     """The kernel for such a call; None where the library runs, which is counted."""
     if torch.compiler.is_compiling():
         return None
-    found = _BY_SHAPE.get((given[0].dtype, *key))
+    dtype = given[0].dtype
+    found = _BY_SHAPE.get((dtype, _accumulate(dtype), *key))
     why = _why_not(found, given) if found is not None else "not measured"
     if found is not None and why in ("", _SINGLE):
         # What waits for a graph is built now: nothing can be while one is captured.
@@ -174,6 +178,13 @@ def _kernel(given: tuple[torch.Tensor, ...], key: tuple[object, ...]) -> _Call |
         return _loaded(found["kernel"])
     COUNTS[f"library: {why}"] += 1
     return None
+
+
+def _accumulate(dtype: torch.dtype) -> str:
+    """What the library would be let to keep sums in."""
+    # A torch before 2.7 has no such setting.
+    allowed = getattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", False)
+    return "fp16" if allowed and dtype is torch.float16 else "fp32"
 
 
 def _why_not(found: dict[str, Any], given: tuple[torch.Tensor, ...]) -> str:

@@ -29,7 +29,7 @@ PyTorch's own. `__init__.py` says when, `{table}` has every shape with its times
 library's ways and 95 % intervals, and each folder of `{kernels}/` is an export of its own:
 `python {kernels}/NAME/verify.py` verifies and times it again.
 
-Measured on {device} with torch {torch}; factors {dtypes}, sums in float32. Kernels that are faster
+Measured on {device} with torch {torch}; factors {dtypes}, {sums}. Kernels that are faster
 with calls queued and slower one by one run where a CUDA graph is captured: `queued_only` in the
 table, `ALWAYS` in the module. A linear layer with a bias runs a kernel where such were measured.
 
@@ -59,6 +59,10 @@ def export_grid(records: Sequence[GemmRecord], folder: Path) -> int:
         ExportRefusedError: There are no records of one device, or the folder cannot be written.
     """
     check_grid_place(folder)
+    if any(record.terms.arithmetic.dtype == "fp8" for record in records):
+        raise ExportRefusedError(
+            "products of fp8 are measured and not exported yet: matmul and linear know no scales"
+        )
     hardware = _device(records)
     chosen = [record for record in records if is_ours(record)]
     try:
@@ -104,6 +108,8 @@ def _row(record: GemmRecord) -> dict[str, object]:
         "offline": [_figures(one) for one in record.offline],
         "server": [_figures(one) for one in record.server],
         "library_ms": _library(record),
+        # Sums in fp16 overflow there, the library's own too: nothing was judged.
+        "overflown": list(record.overflown),
         "words": record.words,
     }  # fmt: skip
 
@@ -168,5 +174,15 @@ def _readme(records: Sequence[GemmRecord], ours: int, name: str) -> str:
         device=terms.device,
         torch=terms.torch,
         dtypes=" and ".join(sorted({record.terms.arithmetic.dtype for record in records})),
+        sums=_sums(records),
         version=kernelwright_version(),
+    )
+
+
+def _sums(records: Iterable[GemmRecord]) -> str:
+    """What sums are kept in, where a shape says so."""
+    if all(record.terms.arithmetic.accumulate == "fp32" for record in records):
+        return "sums in float32"
+    return "sums in float32, or in fp16 where `accumulate` says so: those run while\n" + (
+        "`torch.backends.cuda.matmul.allow_fp16_accumulation` is set, and no others do then"
     )

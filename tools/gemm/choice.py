@@ -11,18 +11,24 @@ both. What it says is a setting to try first; a kernel that was never judged is 
 from collections.abc import Iterable, Sequence
 from math import exp, inf, log, log2
 
-from kernelwright.tools.evaluate.rules import LIBRARY
+from kernelwright.tools.evaluate.rules import FAST, LIBRARY, WIDER
 from kernelwright.tools.gemm.record import GemmRecord, ModelView, beside
 from kernelwright.tools.gemm.shapes import SIZE_CLASSES, GemmShape, SizeClass
 from kernelwright.tools.types import Comparison, Setting, Value
 from kernelwright.tools.types.measurement import Mode
 
 EAGER, HEURISTIC, AUTOTUNED = "eager", *LIBRARY
+# Whichever is hardest to beat for a shape, where the library may keep sums in fp16 or in float32.
+FASTEST = "fastest"
 # What people call the library's ways.
 TITLES = {
     EAGER: "cuBLAS (PyTorch)",
     HEURISTIC: "cuBLASLt, heuristic",
     AUTOTUNED: "cuBLASLt, autotuned",
+    WIDER[0]: "cuBLAS (PyTorch), sums in fp32",
+    WIDER[1]: "cuBLASLt, autotuned, sums in fp32",
+    FASTEST: "the fastest way of the library",
+    FAST: "PyTorch with sums that are not promoted (use_fast_accum), another class",
 }
 # How much the cost model's view weighs beside the sizes, both in powers of two.
 _MODEL_WEIGHT = 0.5
@@ -30,7 +36,8 @@ _MODEL_WEIGHT = 0.5
 
 def is_ours(record: GemmRecord) -> bool:
     """Whether the dispatch runs our kernel for that shape."""
-    offline, server = record.offline, record.server
+    offline = [one for one in record.offline if one.baseline != FAST]
+    server = [one for one in record.server if one.baseline != FAST]
     ahead = bool(offline) and all(one.settled_outcome == "faster" for one in offline)
     return ahead and all(one.outcome != "slower" for one in server)
 
@@ -101,13 +108,24 @@ def _mean(
 
 
 def _is_librarys(record: GemmRecord, baseline: str) -> bool:
-    known = record.baselines.named(baseline) if record.baselines else None
-    return known is not None and known.measurement is not None and not record.is_right
+    items = record.baselines.items if record.baselines else ()
+    known = [item for item in items if baseline in (item.name, FASTEST)]
+    return any(item.measurement is not None for item in known) and not record.is_right
 
 
 def compared(record: GemmRecord, baseline: str, mode: Mode) -> Comparison | None:
     """Our kernel beside that way of the library under that load; None where it was not timed."""
-    return beside(record.offline if mode == "offline" else record.server, baseline)
+    found = record.offline if mode == "offline" else record.server
+    if baseline == FASTEST:
+        return min(found, key=lambda one: one.ratio, default=None)
+    return beside(found, baseline)
+
+
+def ways(records: Iterable[GemmRecord]) -> tuple[str, ...]:
+    """The library's ways that something was held against, and where sums differ the fastest."""
+    names = {one.baseline for record in records for one in record.offline}
+    mixed = (FASTEST,) if names & {*WIDER} else ()
+    return tuple(name for name in TITLES if name in (*names, *mixed))
 
 
 def geometric(ratios: Sequence[float]) -> float:
@@ -116,9 +134,12 @@ def geometric(ratios: Sequence[float]) -> float:
 
 
 def hardest(records: Iterable[GemmRecord]) -> str:
-    """The way of the library that there is and that is hardest to beat: the autotuned one first."""
-    names = {one.baseline for record in records for one in record.offline}
-    return next((name for name in (AUTOTUNED, HEURISTIC, EAGER) if name in names), EAGER)
+    """The way of the library that there is and that is hardest to beat: the autotuned one first.
+
+    Where sums may be kept in fp16, which of two autotuned ones that is differs from shape to shape.
+    """
+    names = ways(records)
+    return next((name for name in (FASTEST, AUTOTUNED, HEURISTIC) if name in names), EAGER)
 
 
 def nearest(

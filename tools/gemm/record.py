@@ -104,6 +104,12 @@ class GemmRecord(Value):
         return found is not None and found.verdict is Verdict.CORRECT and not found.apart
 
     @property
+    def overflown(self) -> tuple[str, ...]:
+        """Kinds of values on which sums in fp16 overflow, the library's too: nothing was judged."""
+        in_fp16 = self.terms.arithmetic.accumulate == "fp16"
+        return self.evaluation.verification.overflown if in_fp16 and self.evaluation else ()
+
+    @property
     def absent(self) -> tuple[str, ...]:
         """The library's ways that could not be measured, each with the reason."""
         items = self.baselines.items if self.baselines else ()

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from kernelwright.tools.types.graph import (
     Arg,
+    DType,
     DTypeArg,
     Graph,
     ListArg,
@@ -110,7 +111,8 @@ def _lines(
         texts += [f"{key}={_text(a, names, sized=sized, free=free)}" for key, a in node.kwargs]
         yield f"{names[node.name]}={node.op}({', '.join(texts)})"
     yield " ".join(names.get(name, name) for name in task.graph.outputs)
-    yield f"{task.graph.output_structure} {task.graph.is_tf32}"
+    sums = "" if task.graph.sums is DType.FLOAT32 else f" {task.graph.sums.value}"
+    yield f"{task.graph.output_structure} {task.graph.is_tf32}{sums}"
     named = {node.target: names[at] for at, node in nodes.items() if node.target and at in names}
     for change in task.graph.mutations:
         yield f"{named.get(change.target, '?')}<-{names.get(change.node, '?')}"

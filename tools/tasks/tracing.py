@@ -48,6 +48,7 @@ from kernelwright.tools.tasks.user_file import (
     sha256,
 )
 from kernelwright.tools.types import (
+    DType,
     Graph,
     InputSpec,
     ProjectFile,
@@ -108,12 +109,23 @@ def trace(source: str, path: str, policy: TracePolicy) -> Task | Refusal:
         # A part that is already under torch.compile must be seen through, not run.
         stance = torch.compiler.set_stance("force_eager")
         with stance, quiet_fake_tensors(), _precision_of_one_file():
-            return _at_all_sizes(source, str(Path(path).absolute()), policy)
+            return _allowed(_at_all_sizes(source, str(Path(path).absolute()), policy), policy)
     except RefusedError as refused:
         return refused.refusal
     except (MemoryError, RecursionError, torch.OutOfMemoryError) as error:
         said = message(error) or type(error).__name__
         return Refusal(sentence=f"Tracing ran out of memory or depth: {said}.", exit_status=3)
+
+
+def _allowed(task: Task, policy: TracePolicy) -> Task:
+    """The task, unless it has numbers of eight bits that nobody asked for."""
+    nodes = {node.name: node.out for node in task.graph.nodes}
+    held = [(f"weight {one.name}", (one.tensor,)) for one in task.weights]
+    for name, specs in (*nodes.items(), *held):
+        if not policy.eights and any(spec.dtype is DType.FLOAT8_E4M3FN for spec in specs):
+            kind = DType.FLOAT8_E4M3FN.value
+            raise refuse(f"The forward has the type {kind} ({name}), which is not supported.")
+    return task
 
 
 def _at_all_sizes(source: str, path: str, policy: TracePolicy) -> Task:

@@ -21,12 +21,14 @@ class DType(StrEnum):
     """Element types, named as in `torch.<name>`.
 
     Complex ones stand between operators that are PyTorch's alone: no kernel of ours reads them.
+    Numbers of eight bits are factors of scaled products, which read nothing but whole boxes.
     """
 
     FLOAT64 = "float64"
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
     INT64 = "int64"
     INT32 = "int32"
     INT16 = "int16"
@@ -57,6 +59,7 @@ _ITEMSIZE_BYTES = {
     DType.FLOAT32: 4,
     DType.FLOAT16: 2,
     DType.BFLOAT16: 2,
+    DType.FLOAT8_E4M3FN: 1,
     DType.INT64: 8,
     DType.INT32: 4,
     DType.INT16: 2,
@@ -66,8 +69,8 @@ _ITEMSIZE_BYTES = {
     DType.COMPLEX64: 8,
     DType.COMPLEX128: 16,
 }
-# What kernels of ours read and write.
-REAL = tuple(dtype for dtype in DType if not dtype.is_complex)
+# What kernels of ours read and write, element by element.
+REAL = tuple(dtype for dtype in DType if not dtype.is_complex and dtype is not DType.FLOAT8_E4M3FN)
 
 
 class TensorSpec(Value):
@@ -154,7 +157,8 @@ class Graph(Value):
 
     `inputs` are the names of the `input` nodes in the order of the forward's tensor
     arguments; `outputs` the names of the returned nodes. `is_tf32` says whether float32
-    convolutions may be computed in TF32 on a GPU, as PyTorch does unless a file rules it out.
+    convolutions may be computed in TF32 on a GPU, as PyTorch does unless a file rules it out, and
+    `sums` in what products of matrices may be summed: float32, or less where somebody asked for it.
     """
 
     nodes: tuple[Node, ...]
@@ -163,6 +167,7 @@ class Graph(Value):
     output_structure: Literal["tensor", "tuple", "list"] = "tensor"
     mutations: tuple[Mutation, ...] = ()
     is_tf32: bool = True
+    sums: DType = DType.FLOAT32
 
     def node(self, name: str) -> Node:
         """The node of that name; KeyError when there is none."""

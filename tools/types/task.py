@@ -129,7 +129,8 @@ class TracePolicy(Value):
     function without arguments that returns the module, with its weights.
     `project` is the folder around the file where the person named a folder, or sent one; else it is
     found by what lies there. With `evaluation` the module is put into evaluation mode, whatever its
-    constructor left it in. `shapes` names sizes beside the example's that it shall serve.
+    constructor left it in. `shapes` names sizes beside the example's that it shall serve. `eights`
+    takes numbers of eight bits, which nothing of ours but scaled products reads.
     """
 
     entry: str | None = None
@@ -138,6 +139,7 @@ class TracePolicy(Value):
     project: str = ""
     inputs: tuple[str, ...] = ()
     shapes: str = ""
+    eights: bool = False
     allow: tuple[Precision, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     timeout_s: float = 120.0

@@ -147,6 +147,10 @@ class Clocks(Value):
     protocol_ms: float
 
 
+# Why values of some kind say nothing; the kind stands before it.
+OWN_NOT_FINITE = "PyTorch's own result is not finite there"
+
+
 class Verification(Value):
     """The judge's finding on correctness, with the numbers behind it.
 
@@ -172,6 +176,12 @@ class Verification(Value):
     distributions: tuple[str, ...] = ()
     not_verified: tuple[str, ...] = ()
     isolation: Isolation = NOT_ISOLATED
+
+    @property
+    def overflown(self) -> tuple[str, ...]:
+        """The kinds of values on which PyTorch's own result is not finite: nothing was judged."""
+        end = f": {OWN_NOT_FINITE}"
+        return tuple(one.removesuffix(end) for one in self.not_verified if one.endswith(end))
 
 
 class Evaluation(Value):

@@ -25,6 +25,7 @@ from kernelwright.tools.gemm.choice import (
     is_ours,
     means,
     quality,
+    ways,
 )
 from kernelwright.tools.gemm.record import GemmRecord
 from kernelwright.ui.terminal.grid_tables import CLASSES
@@ -45,13 +46,14 @@ def grid_page(records: Sequence[GemmRecord]) -> str:
         terms=terms,
         records=records,
         against=TITLES[against],
-        means=[(TITLES[name], found) for name in WAYS if (found := means(records, name))],
+        means=[(TITLES[name], found) for name in ways(records) if (found := means(records, name))],
         classes=CLASSES,
         maps=_maps(records, against),
         steps=_steps(),
         names=list(enumerate(strategies(records))),
         common=in_common(records)[:_COMMON],
         quality=quality(records),
+        overflown=sorted({kind for record in records for kind in record.overflown}),
         absent=sorted({words for record in records for words in record.absent}),
         rows=[_row(record, against) for record in records],
         spent=seconds(sum(record.seconds for record in records) / len(records)),

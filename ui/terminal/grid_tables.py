@@ -10,7 +10,6 @@ from kernelwright.graphs.run_view.events import count, milliseconds, one_line, s
 from kernelwright.tools.gemm.choice import (
     AUTOTUNED,
     EAGER,
-    HEURISTIC,
     TITLES,
     Guess,
     compared,
@@ -18,13 +17,14 @@ from kernelwright.tools.gemm.choice import (
     is_ours,
     means,
     quality,
+    ways,
 )
 from kernelwright.tools.gemm.record import GemmRecord
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.types import Comparison
 
 NOTHING = "-"
-WAYS = (EAGER, HEURISTIC, AUTOTUNED)
+_OVERFLOWN = "sums in fp16 overflow, the library's own too, and nothing was judged, on values"
 CLASSES = {"small": "below 1e9", "medium": "1e9 to 1e11", "large": "from 1e11 on", None: "all"}
 
 
@@ -44,7 +44,7 @@ def line_of(record: GemmRecord) -> str:
 def summary_of(records: Sequence[GemmRecord]) -> RenderableType:
     """Every shape, the means beside each way of the library, what is absent, how guesses do."""
     parts: list[RenderableType] = [_shapes(records)]
-    for name in WAYS:
+    for name in ways(records):
         if found := means(records, name):
             table = Table(title=f"beside {TITLES[name]}", title_justify="left", box=None)
             for column in ("load", "operations", "shapes", "alone", "dispatched", "faster",
@@ -69,6 +69,8 @@ def _words(records: Sequence[GemmRecord]) -> list[str]:
             f" the guessed setting, tried at {found.tried}, took {found.loss:.3f} times the"
             f" fastest's time, {found.worst:.2f} at worst"
         )
+    overflown = sorted({kind for record in records for kind in record.overflown})
+    lines += [f"{_OVERFLOWN}: {', '.join(overflown)}"] if overflown else []
     absent = {words for record in records for words in record.absent}
     lines += [f"not compared: {one_line(words, 200)}" for words in sorted(absent)[:4]]
     return lines

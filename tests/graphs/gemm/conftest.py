@@ -12,6 +12,7 @@ from kernelwright.graphs.gemm.runner import Grid, measure_grid
 from kernelwright.graphs.gemm.tuning import Budget
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.evaluate.rules import FAST, WIDER
 from kernelwright.tools.gemm.problem import Arithmetic
 from kernelwright.tools.gemm.record import GemmRecord, Terms
 from kernelwright.tools.gemm.shapes import shapes_of
@@ -21,6 +22,7 @@ from kernelwright.tools.types import (
     Candidate,
     Comparison,
     Conditions,
+    DType,
     Effort,
     Evaluation,
     Measurement,
@@ -32,6 +34,7 @@ from kernelwright.tools.types import (
     Verification,
 )
 from kernelwright.tools.types.measurement import ModeTiming, Paired
+from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 CONDITIONS = Conditions(device="formula", l2_flushed=True, input_sets=1)
 H200 = hardware_profile("H200").model_copy(update={"measured": True})
@@ -68,6 +71,8 @@ class FormulaJudge(Executor):
     lacks_binding: bool = False
     wrong: Callable[[Candidate, Effort], Verdict | None] = lambda candidate, effort: None
     latency: float | None = None
+    wider: float = 1.0  # times what the library takes, with sums in float32
+    fast: float = 1.0  # the same with fast sums
     asked: list[tuple[str, Effort]] = field(default_factory=list)
     breaks_at: str = ""
     isolation: str = "formula"
@@ -89,6 +94,10 @@ class FormulaJudge(Executor):
             raise RuntimeError("the formula broke")
         library = self._library_ms(task)
         times = {"eager": 1.1 * library, "cublaslt": 1.05 * library, "cublaslt-autotuned": library}
+        if task.graph.sums is not DType.FLOAT32:
+            times |= dict.fromkeys(WIDER, self.wider * library)
+        if task.inputs[0].tensor is not None and task.inputs[0].tensor.dtype.itemsize_bytes == 1:
+            times[FAST] = self.fast * library
         items = [
             Baseline(name=name, failure="the binding is missing")
             if self.lacks_binding and name != "eager"
@@ -113,7 +122,12 @@ class FormulaJudge(Executor):
         served = ModeTiming(mode="server", comparison=compared(timed[-1][0], timed[-1][1], ours))
         return Evaluation(
             candidate=candidate.id,
-            verification=Verification(verdict=Verdict.CORRECT, reason="", error_ratio=1.0),
+            verification=Verification(
+                verdict=Verdict.CORRECT,
+                reason="",
+                error_ratio=1.0,
+                not_verified=(f"large: {OWN_NOT_FINITE}", "another thing"),
+            ),
             screen=measured(ours),
             comparisons=beside if effort == "certify" else (),
             modes=(served,) if effort == "certify" else (),

@@ -5,9 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from kernelwright.graphs.gemm.maps import heat_maps, in_common, strategies
+from kernelwright.tools.evaluate.rules import FAST, WIDER
 from kernelwright.tools.gemm.choice import (
     AUTOTUNED,
     EAGER,
+    FASTEST,
+    compared,
     geometric,
     guess,
     hardest,
@@ -15,6 +18,7 @@ from kernelwright.tools.gemm.choice import (
     means,
     quality,
 )
+from kernelwright.tools.gemm.problem import Arithmetic
 from kernelwright.tools.gemm.record import GemmRecord
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.types import Comparison
@@ -84,6 +88,32 @@ async def test_without_the_binding_nothing_is_said_of_it(formula: SimpleNamespac
     assert found[0].absent == (
         "cublaslt: the binding is missing", "cublaslt-autotuned: the binding is missing",
     )  # fmt: skip
+
+
+async def test_sums_in_fp16_are_held_against_both_libraries(formula: SimpleNamespace) -> None:
+    terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(accumulate="fp16")})
+    (ahead,) = await formula.measure(formula.judge(), "64x2048x256", terms=terms)
+    (behind,) = await formula.measure(formula.judge(wider=0.5), "64x2048x256", terms=terms)
+    assert is_ours(ahead)
+    assert not is_ours(behind)  # the library is faster with sums in float32
+    for found, beside in ((ahead, AUTOTUNED), (behind, WIDER[0])):
+        assert hardest([found]) == FASTEST
+        against = compared(found, FASTEST, "offline")
+        assert against is not None
+        assert against.baseline == beside
+        assert means([found], FASTEST)[0].dispatched >= 1.0
+    assert ahead.overflown == ("large",)
+
+
+async def test_fast_sums_of_eight_bits_are_shown_and_nobodys_rival(
+    formula: SimpleNamespace,
+) -> None:
+    terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(dtype="fp8")})
+    (found,) = await formula.measure(formula.judge(fast=0.1), "64x2048x256", terms=terms)
+    assert [one.outcome for one in found.offline if one.baseline == FAST] == ["slower"]
+    assert is_ours(found)
+    assert hardest([found]) == AUTOTUNED
+    assert means([found], FAST)[0].bare < 1.0
 
 
 def test_a_guess_is_the_nearest_shapes(records: tuple[GemmRecord, ...]) -> None:

@@ -1,5 +1,6 @@
 """What a grid is taken home as: a package, a page, tables; and what the command line says."""
 
+import importlib
 import importlib.util
 import json
 import sys
@@ -14,7 +15,7 @@ from torch import nn
 
 from kernelwright.tools.export import ExportRefusedError
 from kernelwright.tools.export.gemm import export_grid
-from kernelwright.tools.gemm.problem import arithmetic_of
+from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of
 from kernelwright.tools.gemm.record import GemmRecord, append
 from kernelwright.ui.cli.app import run
 from kernelwright.ui.report.grid import grid_page
@@ -138,6 +139,37 @@ def test_inside_a_compiled_graph_the_library_runs(
     assert on_device() == []
 
 
+async def test_sums_in_fp16_run_where_they_are_allowed_and_nowhere_else(
+    formula: SimpleNamespace,
+    records: tuple[GemmRecord, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(accumulate="fp16")})
+    halves = await formula.measure(formula.judge(), "64x2048x256", terms=terms)
+    export_grid((*records, *halves), tmp_path / "both")
+    monkeypatch.syspath_prepend(tmp_path)
+    both = importlib.import_module("both")
+    assert [row["accumulate"] for row in both.TABLE] == ["fp32"] * 4 + ["fp16"]
+    assert both.TABLE[-1]["overflown"] == ["large"]
+    assert "in fp16 where `accumulate` says so" in (tmp_path / "both" / "README.md").read_text()
+    called: list[str] = []
+    monkeypatch.setattr(both, "_why_not", lambda found, given: "")
+    monkeypatch.setattr(both, "_build", lambda name, index: None)
+    monkeypatch.setattr(both, "_loaded", lambda name: called.append(name) or nn.functional.linear)
+    library = torch.backends.cuda.matmul
+    m, n, k = OURS
+    try:
+        for allowed in (False, True):
+            library.allow_fp16_accumulation = allowed
+            both.linear(half(m, k), half(n, k))
+            both.linear(half(m, k).bfloat16(), half(n, k).bfloat16())
+    finally:
+        library.allow_fp16_accumulation = False
+    name = f"mm_{m}x{n}x{k}_nt_fp16"
+    assert called == [name, f"{name}_sums16"]
+
+
 def test_patching_swaps_layers_without_bias_and_can_be_undone(
     package: ModuleType, on_device: Callable[[], list[str]]
 ) -> None:
@@ -180,7 +212,7 @@ async def test_layers_with_a_bias_have_kernels_of_their_own(
     (row,) = json.loads((tmp_path / "fused" / "table.json").read_text())["shapes"]
     assert row["epilogue"] == ["bias", "relu"]
     m, n, k = OURS
-    key = (torch.float16, "nt", ("bias", "relu"), 1, m, n, k)
+    key = (torch.float16, "fp32", "nt", ("bias", "relu"), 1, m, n, k)
     monkeypatch.setitem(package._BY_SHAPE, key, row)
     x, weight, bias = half(m, k), half(n, k), half(n)
     package.linear(x, weight, bias, "relu")
@@ -244,6 +276,15 @@ def test_nothing_is_written_over_what_is_no_export(
         export_grid((), tmp_path / "new")
 
 
+async def test_products_of_eight_bits_are_not_exported_yet(
+    formula: SimpleNamespace, tmp_path: Path
+) -> None:
+    terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(dtype="fp8")})
+    found = await formula.measure(formula.judge(), "64x64x64", terms=terms)
+    with pytest.raises(ExportRefusedError, match="not exported yet"):
+        export_grid(found, tmp_path / "eights")
+
+
 def test_the_page_has_maps_and_means(records: tuple[GemmRecord, ...]) -> None:
     page = grid_page(records)
     assert page.count('<svg class="map"') == 6
@@ -273,7 +314,7 @@ def test_records_are_summed_up_reported_and_exported_without_a_device(
     ("arguments", "status", "said"),
     [
         ((), 2, "name --shapes to measure"),
-        (("--shapes", "64x64x64", "--dtype", "fp8"), 2, "fp8 is not offered"),
+        (("--shapes", "64x64x64", "--dtype", "fp4"), 2, "--dtype is fp16, bf16, fp8"),
         (("--shapes", "64x64x64", "--layout", "nx"), 2, "layout 'nx' is not one of"),
         (("--shapes", "64x64x64", "--export", "pyproject.toml"), 2, "it is a file"),
         (("--out", "missing.jsonl"), 2, "cannot be read"),

@@ -4,7 +4,7 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.gemm.candidates import ProductKernels
-from kernelwright.tools.gemm.problem import Arithmetic, task_of
+from kernelwright.tools.gemm.problem import arithmetic_of, task_of
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.languages import Built, compile_candidate, shutdown_compilers
 from kernelwright.tools.types import Setting
@@ -12,8 +12,9 @@ from kernelwright.tools.types import Setting
 H200 = hardware_profile("H200")
 
 
-def kernels(m: int, n: int, k: int) -> ProductKernels:
-    return ProductKernels(task_of(GemmShape(m=m, n=n, k=k), Arithmetic()).graph, H200)
+def kernels(m: int, n: int, k: int, sums: str = "fp32") -> ProductKernels:
+    arithmetic = arithmetic_of("fp16", sums, "")
+    return ProductKernels(task_of(GemmShape(m=m, n=n, k=k), arithmetic).graph, H200)
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,25 @@ def test_the_cost_models_tiles_come_first(large: ProductKernels) -> None:
     assert {one.strategy for one in first[:3]} == {strategy.name} == {"wgmma_maps"}
     assert tuple(tiles[:3]) == large.tiles(strategy)[:3]
     assert len({one.candidate.id for one in first}) == len(first)
+
+
+def test_sums_in_fp16_are_tried_where_they_were_asked_for(large: ProductKernels) -> None:
+    asked = kernels(4096, 4096, 4096, "fp16")
+    (tiled,) = (one for one in asked.strategies if one.name == "wgmma_maps_fp16")
+    assert 256256 in asked.tiles(tiled)
+    assert "wgmma_maps_fp16" in {one.strategy for one in asked.first()}
+    assert "wgmma_maps_fp16" not in {one.name for one in large.strategies}
+
+
+def test_eight_bits_are_multiplied_by_the_family_of_maps() -> None:
+    task = task_of(GemmShape(m=4096, n=4096, k=4096), arithmetic_of("fp8", "fp32", ""))
+    eights = ProductKernels(task.graph, H200)
+    assert [one.name for one in eights.strategies] == ["wgmma_maps_fp8"]
+    first = eights.first()
+    assert first
+    assert "PROMOTED=1" in first[0].words
+    near = [one.words for start in first for one in eights.around(start)]
+    assert any("PROMOTED=4" in words for words in near)
 
 
 def test_short_products_are_tried_by_several_families() -> None:

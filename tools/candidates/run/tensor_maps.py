@@ -34,6 +34,7 @@ _DTYPES = frozenset(
         torch.bfloat16,
         torch.bool,
         torch.float16,
+        torch.float8_e4m3fn,
         torch.float32,
         torch.float64,
         torch.int8,

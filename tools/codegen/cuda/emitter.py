@@ -37,7 +37,7 @@ from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.recurrences.family import RECURRENT_FAMILY
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import FamilyEmitter, KernelFamily, LoopFamily
-from kernelwright.tools.types import LanguageName
+from kernelwright.tools.types import DType, LanguageName
 
 FAMILIES: tuple[KernelFamily[Case], ...] = (
     WGMMA_ATTENTION_FAMILY,
@@ -116,7 +116,8 @@ class CudaEmitter(FamilyEmitter[Case]):
         if _is_tiled(case):
             tiled = [one for one in families if not isinstance(one, LoopFamily)]
             found = super().proposed(case, tiled)
-            if found:
+            eights = case.contraction and case.contraction.precision is DType.FLOAT8_E4M3FN
+            if found or eights:
                 return found
         return super().proposed(case, families)
 

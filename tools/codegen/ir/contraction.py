@@ -7,9 +7,9 @@ the columns. The columns are the side along which results lie together in memory
 the epilogue come with all the statements that they are computed from, so masks, scales, casts and
 activations before and after the product are there to be printed.
 
-A matrix times a vector has no columns (or no rows) and is one of these too; whether a kernel for
-products is worth it there is for families to say. Not here: sums of products of which a factor
-stands still along the depth, products of three matrices, and loops that reduce anything besides.
+A matrix times a vector has no columns (or no rows) and is one of these too; whether a kernel for it
+is worth it is for families to say. Not here: sums of products of which a factor stands still along
+the depth, products of three matrices, and loops that reduce anything besides.
 """
 
 from __future__ import annotations
@@ -37,11 +37,9 @@ from kernelwright.tools.codegen.ir.loops import (
 )
 from kernelwright.tools.types import DType, Value
 
-# What a person would call a loop that was lowered from a product.
-PRODUCT = "product"
-
-# Positions along an axis at which bounds are asked, and the axes that are too many to ask along.
-_PROBES, _MOST_PROBED = 32, 3
+_ROUNDED = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8_E4M3FN)  # to what factors are
+PRODUCT = "product"  # what a person would call a loop that was lowered from one
+_PROBES, _MOST_PROBED = 32, 3  # positions along an axis to ask bounds at; axes too many for that
 
 
 class Operand(Value):
@@ -79,9 +77,9 @@ class Contraction(Value):
     `left` varies with batch, rows and depth, `right` with batch, columns and depth. `total` names
     the statement of the sum, and `dtype` is the type that it is computed in. `precision` is the
     type that the module multiplies in, whatever lies in memory: an operand that it casts to a half
-    type may be rounded to it. `is_tf32` says that the module rounds float32 operands to TF32, so
-    eleven significant bits of each are enough. `epilogue` holds the statements that the stores need
-    besides the sum, in topological order: those computed from it, and what is read with it.
+    type may be rounded to it; `sums` is what the sum may be kept in. `is_tf32` says that the module
+    rounds float32 operands to TF32, so eleven significant bits of each are enough. `epilogue` holds
+    what the stores need besides the sum, in topological order: computed from it, or read with it.
     """
 
     batch: tuple[Axis, ...]
@@ -96,6 +94,7 @@ class Contraction(Value):
     epilogue: tuple[Stmt, ...]
     stores: tuple[Store, ...]
     is_tf32: bool = False
+    sums: DType = DType.FLOAT32
 
     @property
     def folds(self) -> tuple[Stmt, ...]:
@@ -231,6 +230,7 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
         epilogue=epilogue,
         stores=loop.stores,
         is_tf32=all(loop.stmt(factor).op == "tf32" for factor in factors),
+        sums=loop.sums,
     )
 
 
@@ -239,7 +239,7 @@ def _unrounded(loop: Loop, factor: str) -> tuple[str, DType]:
     stmt = loop.stmt(factor)
     if stmt.op == "tf32":
         return stmt.args[0], stmt.dtype
-    if stmt.op == "cast" and stmt.dtype in (DType.FLOAT16, DType.BFLOAT16):
+    if stmt.op == "cast" and stmt.dtype in _ROUNDED:
         return stmt.args[0], stmt.dtype
     return factor, stmt.dtype
 

@@ -48,8 +48,8 @@ from kernelwright.tools.codegen.lower.operators.shapes import SHAPES
 from kernelwright.tools.codegen.lower.operators.sliding import depthwise
 from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS, reads_indices
 from kernelwright.tools.codegen.lower.scored import SCORED
-from kernelwright.tools.types import Graph, Node, Ref, TensorSpec
-from kernelwright.tools.types.graph import refs
+from kernelwright.tools.types import DType, Graph, Node, Ref, TensorSpec
+from kernelwright.tools.types.graph import refs, words
 
 
 def translate(
@@ -72,6 +72,7 @@ def translate(
         convolutions=convolutions,
         sums_windows=sums_windows,
         is_tf32=graph.is_tf32,
+        sums=graph.sums,
         pooled=pooled_by(graph) if folds else {},
     )
     for name in graph.inputs:
@@ -91,7 +92,7 @@ def _node(context: Context, node: Node, users: Users) -> None:
         at = Arguments(node).integer(1)
         source = context.values[Arguments(node).tensor(0).node]
         context.values[node.name] = (source[at],)
-    elif _is_complex(context, node):
+    elif _is_complex(context, node) or _reads_eights(context, node):
         call(context, node)
     elif base(node.op) == "convolution":
         _convolution(context, node, users)
@@ -105,6 +106,17 @@ def _is_complex(context: Context, node: Node) -> bool:
     """Whether a node reads or makes complex values, which no loop of ours computes."""
     read = any(context.specs[name].dtype.is_complex for name in refs(node) if name in context.specs)
     return read or any(spec.dtype.is_complex for spec in node.out)
+
+
+# What reads numbers of eight bits as they are: products, and views.
+_OF_EIGHTS = words("_scaled_mm permute transpose t view reshape expand unsqueeze squeeze slice")
+
+
+def _reads_eights(context: Context, node: Node) -> bool:
+    """Whether a node computes with numbers of eight bits, which kernels of ours only multiply."""
+    read = [context.specs[name] for name in refs(node) if name in context.specs]
+    eights = any(spec.dtype is DType.FLOAT8_E4M3FN for spec in (*read, *node.out))
+    return eights and base(node.op) not in _OF_EIGHTS
 
 
 def _convolution(context: Context, node: Node, users: Users) -> None:
@@ -390,7 +402,8 @@ def _numbered(context: Context, steps: list[Step]) -> tuple[Loop | PlanLine, ...
         if step.nest is not None:
             loop = loop_of(context.pool, step.nest, f"L{count}")
             is_product = context.products and step.nest.is_product
-            made.append(loop.model_copy(update={"family": PRODUCT}) if is_product else loop)
+            told = {"family": PRODUCT, "sums": context.sums}
+            made.append(loop.model_copy(update=told) if is_product else loop)
             count += 1
         elif step.line is not None:
             made.append(step.line)

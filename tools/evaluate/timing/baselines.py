@@ -2,12 +2,14 @@
 
 `eager`; `compile`, torch.compile as it comes; on a GPU also `graph` and `compile-graph`, these two
 replayed as CUDA graphs (one a set of inputs, so that nothing is copied), and `max-autotune`; of a
-product the vendor's library asked in other ways (`cublaslt`). One that cannot be made is a fact
-about the module, not an error.
+product the vendor's library asked in other ways (`cublaslt`), where sums may be kept in fp16 eager
+and that library with sums in float32 as well, and of eight bits eager with fast sums. One that
+cannot be made is a fact about the module, not an error.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import shlex
 import subprocess
@@ -22,12 +24,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from kernelwright.tools.candidates.run.arguments import without_gradients
-from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY
+from kernelwright.tools.evaluate.rules import FAST, FAST_SUMS, FP16_SUMS, GRAPHS, LIBRARY, WIDER
 from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
 from kernelwright.tools.evaluate.verify.reference_runtime import Guard, ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.types import Measurement
+from kernelwright.tools.types import DType, Measurement
 
 if TYPE_CHECKING:
     from torch._inductor.cpu_vec_isa import VecISA
@@ -199,7 +201,9 @@ class BaselineCalls:
             "eager": self._eager,
             **{mode: partial(compiled, self._runtime, mode) for mode in MODES},
             **{name: partial(self._graphed, of) for name, of in GRAPHS.items()},
-            **{name: partial(self._library, name) for name in LIBRARY},
+            **{name: partial(self._library, name) for name in (*LIBRARY, WIDER[1])},
+            WIDER[0]: partial(self._summed, FP16_SUMS, False),
+            FAST: partial(self._summed, FAST_SUMS, True),
         }
         if name not in makers:
             raise ValueError(f"unknown baseline {name!r}; known are {', '.join(makers)}")
@@ -211,8 +215,16 @@ class BaselineCalls:
             return BaselineFailedError(f"{type(error).__name__}: {words}")
         return call
 
-    def _eager(self) -> Timed:
-        module = self._runtime.reference.module
+    def _summed(self, how: str, value: bool) -> Timed:
+        """Eager with the library's sums kept otherwise, of a module that lets it be told."""
+        module = copy.copy(self._runtime.reference.module)
+        if getattr(module, how, value) is value:
+            raise BaselineFailedError("the module does not say how its sums are kept")
+        setattr(module, how, value)
+        return self._eager(module)
+
+    def _eager(self, module: torch.nn.Module | None = None) -> Timed:
+        module = self._runtime.reference.module if module is None else module
         guard = self._guard
 
         def first(arguments: Sequence[Argument]) -> object:
@@ -225,7 +237,9 @@ class BaselineCalls:
 
     def _library(self, name: str) -> Timed:
         """A call of cuBLASLt for a product, whose result was seen to be eager's."""
-        product = cublaslt.Product(self._runtime.task.graph, self._runtime.device)
+        graph = self._runtime.task.graph
+        sums = DType.FLOAT32 if name in WIDER else graph.sums
+        product = cublaslt.Product(graph, self._runtime.device, sums)
         if name == LIBRARY[0]:
             call = cublaslt.first_choice(product)
         else:

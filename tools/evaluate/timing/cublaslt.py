@@ -7,7 +7,8 @@ descriptors and the workspace are made once, so that a call allocates its result
 
 The product is read off the task's graph, so this takes any layout that the library can be told of,
 and after the product what the library can fuse: a bias of a value a column, ReLU, GELU by tanh.
-Not here: anything else before or after the product, and sums in anything but float32.
+Sums are in float32, or of fp16 in that type. Factors of eight bits have a scale each, and sums that
+are promoted. Not here: anything else before or after the product.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kernelwright.tools.codegen.ir import Axis
+from kernelwright.tools.codegen.ir import Access, Axis
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand, contraction_of
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.evaluate.verify.truth import Argument
@@ -31,7 +32,18 @@ MOST_ALGORITHMS = 100
 # Each algorithm is timed once; so many of the fastest several times more.
 _AGAIN, _SAMPLES = 12, 7
 # As the library's C header and its runtime's number them.
-_COMPUTE_32F, _REAL_32F, _REAL_TYPES = 68, 0, {DType.FLOAT16: 2, DType.BFLOAT16: 14}
+_REAL_TYPES = {DType.FLOAT16: 2, DType.BFLOAT16: 14, DType.FLOAT8_E4M3FN: 28}
+
+
+class _Sums(NamedTuple):
+    """What sums are kept in, as the library numbers it, and the type of what scales them."""
+
+    compute: int
+    scale: int
+    kind: type[np.generic]
+
+
+_SUMS = {DType.FLOAT32: _Sums(68, 0, np.float32), DType.FLOAT16: _Sums(64, 2, np.float16)}
 _ALIKE = 0.02  # of the largest result: two roundings of the same sums are closer by far
 
 Names = Sequence[str]
@@ -99,27 +111,30 @@ class Product:
     Args:
         graph: Of a task that is one product.
         device: Where it runs.
+        sums: What sums are kept in.
 
     Raises:
         LibraryLacksError: The binding is missing, or the graph is anything else.
     """
 
-    def __init__(self, graph: Graph, device: str) -> None:
+    def __init__(self, graph: Graph, device: str, sums: DType = DType.FLOAT32) -> None:
         self._lt, self._device = bindings(), device
         found = the_product(graph)
-        self._type, self._shape = found.precision, graph.node(graph.outputs[0]).out[0].shape
+        self._type, made = found.precision, graph.node(graph.outputs[0]).out[0]
+        self._shape, self._dtype = made.shape, getattr(torch, made.dtype.value)
         left = self._left = _Factor(found.left, found, found.rows, graph.inputs)
         right = self._right = _Factor(found.right, found, found.columns, graph.inputs)
         self._handle = _handle()
-        self._desc = self._lt.matmul_desc_create(_COMPUTE_32F, _REAL_32F)
+        kept = _SUMS[sums]
+        self._desc = self._lt.matmul_desc_create(kept.compute, kept.scale)
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         self._describe("TRANSA", int(not right.is_across), np.int32)
         self._describe("TRANSB", int(left.is_across), np.int32)
         after = fused(found)
-        self._bias = graph.inputs.index(after.bias) if after.bias else None
+        self._given = [(name, graph.inputs.index(buffer)) for name, buffer in after.given]
         self._describe("EPILOGUE", int(self._lt.Epilogue[after.name]), np.uint32)
-        if self._bias is not None:  # some address, so that the heuristic knows its alignment
-            self._describe("BIAS_POINTER", self._workspace.data_ptr(), np.int64)
+        for name, _ in self._given:  # some address, so that the heuristic knows its alignment
+            self._describe(name, self._workspace.data_ptr(), np.int64)
         m, n, k, batches = found.m, found.n, found.k, found.batches
         self._layouts = (
             self._layout(
@@ -128,10 +143,9 @@ class Product:
             self._layout(
                 *((m, k) if left.is_across else (k, m)), left.leading, batches, left.batch_step
             ),
-            self._layout(n, m, n, batches, m * n),
+            self._layout(n, m, n, batches, m * n, made.dtype),
         )
-        self._alpha, self._beta = (np.array([value], np.float32) for value in (1.0, 0.0))
-        self._dtype = getattr(torch, self._type.value)
+        self._alpha, self._beta = (np.array([value], kept.kind) for value in (1.0, 0.0))
 
     def algorithms(self, most: int) -> list[Algorithm]:
         """What the heuristic names for it, the best by its own model first.
@@ -164,7 +178,7 @@ class Product:
         """The product by that algorithm, as something that can be timed."""
         right, left, result_layout = self._layouts
         lt, at, chosen = self._lt, (self._left, self._right), algorithm.ctypes.data
-        bias = self._bias
+        given = self._given
 
         def multiply(arguments: Sequence[Argument]) -> torch.Tensor:
             one, other = arguments[at[0].number], arguments[at[1].number]
@@ -172,10 +186,10 @@ class Product:
             assert isinstance(other, torch.Tensor)
             made = torch.empty(self._shape, dtype=self._dtype, device=one.device)
             size = one.element_size()
-            if bias is not None:
-                added = arguments[bias]
+            for name, number in given:
+                added = arguments[number]
                 assert isinstance(added, torch.Tensor)
-                self._describe("BIAS_POINTER", added.data_ptr(), np.int64)
+                self._describe(name, added.data_ptr(), np.int64)
             lt.matmul(
                 self._handle, self._desc, self._alpha.ctypes.data,
                 other.data_ptr() + at[1].offset * size, right,
@@ -193,8 +207,16 @@ class Product:
             self._lt.matmul_desc_set_attribute, self._desc, attribute, np.array([value], kind)
         )
 
-    def _layout(self, rows: int, columns: int, leading: int, batches: int, step: int) -> int:
-        lt, kind = self._lt, _REAL_TYPES[self._type]
+    def _layout(
+        self,
+        rows: int,
+        columns: int,
+        leading: int,
+        batches: int,
+        step: int,
+        dtype: DType | None = None,
+    ) -> int:
+        lt, kind = self._lt, _REAL_TYPES[dtype or self._type]
         layout: int = lt.matrix_layout_create(kind, rows, columns, leading)
         attributes, put = lt.MatrixLayoutAttribute, lt.matrix_layout_set_attribute
         if batches > 1:
@@ -213,7 +235,7 @@ def stream() -> int:
 
 
 def the_product(graph: Graph) -> Contraction:
-    """The one product of 16-bit factors that a graph is.
+    """The one product of 16-bit or 8-bit factors that a graph is.
 
     Raises:
         LibraryLacksError: It is anything else.
@@ -221,7 +243,7 @@ def the_product(graph: Graph) -> Contraction:
     loops = lower(graph, products=True).loops
     found = contraction_of(loops[0]) if len(loops) == 1 else None
     if found is None or len(found.stores) != 1 or found.precision not in _REAL_TYPES:
-        raise LibraryLacksError("cuBLASLt is asked for single products in fp16 and bf16 alone")
+        raise LibraryLacksError("cuBLASLt is asked for single products in fp16, bf16 and fp8")
     if found.left.dtype is not found.precision or found.right.dtype is not found.precision:
         raise LibraryLacksError("cuBLASLt is given both factors in the type they are multiplied in")
     if not _lies_by_rows(found):
@@ -230,10 +252,13 @@ def the_product(graph: Graph) -> Contraction:
 
 
 class Fused(NamedTuple):
-    """What the library does to sums before it stores them: its name for it, the bias's input."""
+    """What the library does to sums before it stores them.
+
+    `name` is its name for that, `given` its attributes that are addresses, each with the input.
+    """
 
     name: str
-    bias: str
+    given: tuple[tuple[str, str], ...] = ()
 
 
 # Statements of activations, as they are lowered; whether results are the module's own is seen when
@@ -253,6 +278,8 @@ def fused(found: Contraction) -> Fused:
     """
     ops = tuple(stmt.op for stmt in found.epilogue if stmt.op not in ("load", "const", "cast"))
     loads = [stmt.access for stmt in found.epilogue if stmt.access is not None]
+    if found.precision is DType.FLOAT8_E4M3FN:
+        return _scaled(ops, [one for one in loads if not one.strides])
     bias = loads[0] if len(loads) == 1 and ops[:1] == ("add",) else None
     steps = [(one.by, one.step) for one in bias.strides] if bias else []
     is_bias = steps == [(found.columns[0].name, 1)] and bias is not None and not bias.offset
@@ -260,7 +287,16 @@ def fused(found: Contraction) -> Fused:
     if activation is None or (loads and not is_bias):
         raise LibraryLacksError("cuBLASLt has nothing that does what follows this product")
     names = [name for name in (activation, "BIAS" if is_bias else "") if name]
-    return Fused("_".join(names) or "DEFAULT", bias.buffer if is_bias and bias else "")
+    given = (("BIAS_POINTER", bias.buffer),) if is_bias and bias else ()
+    return Fused("_".join(names) or "DEFAULT", given)
+
+
+def _scaled(ops: Sequence[str], scales: Sequence[Access]) -> Fused:
+    """Sums times two numbers, of which either may be called the first factor's."""
+    if (*ops,) != ("mul", "mul") or len(scales) != 2:
+        raise LibraryLacksError("cuBLASLt takes a scale for each factor of eight bits, and no more")
+    names = ("A_SCALE_POINTER", "B_SCALE_POINTER")
+    return Fused("DEFAULT", tuple(zip(names, (one.buffer for one in scales), strict=True)))
 
 
 def _lies_by_rows(found: Contraction) -> bool:

@@ -36,7 +36,7 @@ from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import PROBES, applicable
 from kernelwright.tools.tasks.inputs.packing import leaves_of
-from kernelwright.tools.types import Candidate, RefusedError, Task
+from kernelwright.tools.types import Candidate, DType, RefusedError, Task
 from kernelwright.tools.types.value import Value
 
 Call = Callable[[Sequence[Argument]], object]
@@ -79,6 +79,8 @@ def _answers(runtime: ReferenceRuntime, call: Call, arguments: Sequence[Argument
 # Half-way between the digits of single and of half precision: fewer were lost on purpose.
 _SINGLE_ENOUGH = 16.0
 _BFLOAT_AT_MOST = 9.5
+# How a label says that sums may be kept in less than float32.
+_SUMS = {DType.FLOAT16: "fp16"}
 
 
 class Precision(Value):
@@ -203,8 +205,10 @@ def probed(
 
 def by_source(task: Task, candidate: Candidate) -> Precision:
     """What the source alone tells, where nothing can be measured."""
-    label = candidate_precision(task, candidate)
-    return ranked(task, label, None)
+    found = ranked(task, candidate_precision(task, candidate), None)
+    if task.graph.sums is DType.FLOAT32:
+        return found
+    return found.model_copy(update={"label": f"{found.label}, sums in {_SUMS[task.graph.sums]}"})
 
 
 def resolve(

@@ -75,6 +75,7 @@ _SHORT = {
     DType.FLOAT32: "fp32",
     DType.BFLOAT16: "bf16",
     DType.FLOAT16: "fp16",
+    DType.FLOAT8_E4M3FN: "fp8",
 }
 # From the finest to the coarsest; bits of a significand, the hidden one counted.
 SIGNIFICANT_BITS = {"fp64": 53, "fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8": 4}

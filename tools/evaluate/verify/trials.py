@@ -50,6 +50,7 @@ from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
 from kernelwright.tools.languages import Built, load_candidate
 from kernelwright.tools.tasks.random_draws import state_of
 from kernelwright.tools.types import Candidate, Task, TensorSpec, Verdict
+from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 
 def inputs_unchanged(placed: Sequence[Argument], pristine: Sequence[Argument]) -> None:
@@ -328,7 +329,7 @@ class Trials:
         settle()
         own = self._runtime.own(arguments)
         if draw.distribution != "task" and not all(map(finite, own.outputs)):
-            self.skipped.append(f"{draw.distribution}: PyTorch's own result is not finite there")
+            self.skipped.append(f"{draw.distribution}: {OWN_NOT_FINITE}")
             return
         drew_as_much(self._drew, self._runtime)
         right = self._runtime.right(arguments, own)

@@ -19,7 +19,7 @@ from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
 from kernelwright.tools.evaluate.process_setup import Meter, no_new_processes
 from kernelwright.tools.evaluate.profiling.coverage import dispatched
-from kernelwright.tools.evaluate.rules import GRAPHS, LIBRARY, Rules, fresh_seed
+from kernelwright.tools.evaluate.rules import FAST, GRAPHS, LIBRARY, Rules, fresh_seed
 from kernelwright.tools.evaluate.timing.baselines import MODES, BaselineCalls, BaselineFailedError
 from kernelwright.tools.evaluate.timing.harness import Harness, Timed
 from kernelwright.tools.evaluate.verify.audit.findings import Findings, find, forward_s
@@ -399,7 +399,7 @@ class Comparing:
 
     def _rivals(self) -> tuple[str, ...]:
         """The library's fastest way, and what it can do at its best."""
-        hardest = self._hardest_first()
+        hardest = [name for name in self._hardest_first() if name != FAST]
         return tuple(dict.fromkeys(n for n in (*hardest[:1], LIBRARY[-1]) if n in hardest))
 
     def _served(self, call: Timed, name: str) -> ModeTiming | None:

@@ -64,6 +64,7 @@ MAP_TYPES = {
     torch.int32: 3,
     torch.int64: 5,
     torch.float16: 6,
+    torch.float8_e4m3fn: 0,  # bytes
     torch.float32: 7,
     torch.float64: 8,
     torch.bfloat16: 9,

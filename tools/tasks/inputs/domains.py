@@ -68,6 +68,8 @@ def input_spec(name: str, value: object, sample: object) -> InputSpec:
 
 
 def _orderable(sample: torch.Tensor) -> torch.Tensor:
+    if sample.dtype is torch.float8_e4m3fn:
+        return sample.float()
     return sample.to(torch.uint8) if sample.dtype is torch.bool else sample
 
 

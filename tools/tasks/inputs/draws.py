@@ -77,6 +77,8 @@ def _fresh(spec: InputSpec, distribution: str, generator: torch.Generator) -> Dr
             values = values if spec.domain == "any" else values.abs()
         else:
             values = _into_domain(values, spec.domain)
+        if dtype is torch.float8_e4m3fn:  # which has no infinities: what is beyond would be NaN
+            values = values.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
         values = values.to(dtype)
     elif dtype is torch.bool:
         uniform = torch.rand(spec.tensor.shape, generator=generator, device=generator.device)

@@ -17,8 +17,10 @@ _OUT = "Records, a JSON line a shape. Without --shapes they are summed up and no
 @app.command()
 def gemm(
     shapes: Annotated[str, typer.Option(help=_SHAPES)] = "",
-    dtype: Annotated[str, typer.Option(help="fp16 or bf16.")] = "fp16",
-    accumulate: Annotated[str, typer.Option(help="What sums are kept in: fp32.")] = "fp32",
+    dtype: Annotated[str, typer.Option(help="fp16, bf16 or fp8 (e4m3).")] = "fp16",
+    accumulate: Annotated[
+        str, typer.Option(help="Sums are kept in fp32, or may be in fp16.")
+    ] = "fp32",
     epilogue: Annotated[
         str, typer.Option(help="bias, relu, gelu, gelu_tanh, or bias and one.")
     ] = "",

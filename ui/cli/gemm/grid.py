@@ -15,7 +15,13 @@ from kernelwright.graphs.gemm.tuning import Budget, prepare
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.gemm.choice import guess
-from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, check_batches
+from kernelwright.tools.gemm.problem import (
+    Arithmetic,
+    arithmetic_of,
+    check_device,
+    check_shapes,
+    check_torch,
+)
 from kernelwright.tools.gemm.record import GemmRecord, RecordsError, Terms, append, mend, read
 from kernelwright.tools.gemm.shapes import GemmShape, layouts_of, shapes_of
 from kernelwright.tools.hardware import detect
@@ -81,7 +87,9 @@ def _read(asked: Asked) -> tuple[Arithmetic, tuple[GemmShape, ...], tuple[GemmSh
         layouts = layouts_of(asked.layout)
         wanted = shapes_of(asked.shapes, layouts) if asked.shapes else ()
         between = shapes_of(asked.predict, layouts) if asked.predict else ()
-        check_batches(wanted, arithmetic)
+        check_shapes(wanted, arithmetic)
+        if wanted:
+            check_torch(arithmetic)
     except ValueError as error:
         raise Complaint(str(error)) from None
     if asked.report is not None:
@@ -114,6 +122,10 @@ def _measure(
 ) -> tuple[tuple[GemmRecord, ...], bool]:
     """All records, those of earlier sessions among them; whether the person interrupted it."""
     hardware = _gpu()
+    try:
+        check_device(arithmetic, hardware)
+    except ValueError as error:
+        raise Complaint(str(error), LACKING) from None
     gpus = chosen_gpus(asked.gpus)
     budget = Budget(candidates=asked.candidates, seconds=asked.shape_seconds)
     terms = _terms(asked, arithmetic, hardware, budget)

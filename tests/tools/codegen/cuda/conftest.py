@@ -69,6 +69,7 @@ class Build:
         self.body: list[Stmt] = []
         self.stores: list[Store] = []
         self.highs: dict[str, int] = {}
+        self.sums = DType.FLOAT32
         self.fills: dict[str, Callable[[torch.Tensor], None]] = {}
         self._truths: dict[tuple[Loop, int], Buffers] = {}
 
@@ -120,6 +121,7 @@ class Build:
             inner=self.inner,
             body=tuple(self.body),
             stores=tuple(self.stores),
+            sums=self.sums,
         )
 
     def buffers(self, seed: int = 0, device: str = "cpu") -> Buffers:

@@ -62,8 +62,8 @@ tf32(const float* left, const float* right, float* out, const int* size) {
 }
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // One warpgroup multiplies 64 x 64 by 64 x 64. Each factor lies as side x depth, and is put down
-// along the depth or, turned, along the side.
-template <bool LEFT_TURNED, bool RIGHT_TURNED>
+// along the depth or, turned, along the side. Sums are floats, or two of fp16 a register.
+template <class Sum, bool LEFT_TURNED, bool RIGHT_TURNED>
 __device__ void one_group(const __half* left, const __half* right, float* out) {
     using Left = kw::FactorTile<64, 64, !LEFT_TURNED>;
     using Right = kw::FactorTile<64, 64, !RIGHT_TURNED>;
@@ -79,8 +79,8 @@ __device__ void one_group(const __half* left, const __half* right, float* out) {
     const auto a = LEFT_TURNED ? kw::turned_group_factor(tiles, 8192) : kw::group_factor(tiles);
     const unsigned char* other = tiles + 8192;
     const auto b = RIGHT_TURNED ? kw::turned_group_factor(other, 8192) : kw::group_factor(other);
-    float sums[32];
-    for (int i = 0; i < 32; ++i) sums[i] = 7.0f;  // what the first product does not keep
+    Sum sums[kw::SUMS<Sum, 64>];
+    for (Sum& one : sums) one = 7;  // what the first product does not keep
     kw::group_begin();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
@@ -91,14 +91,47 @@ __device__ void one_group(const __half* left, const __half* right, float* out) {
     kw::settled(sums);
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, first = threadIdx.x / 32 * 16 + g;
     for (int i = 0; i < 32; ++i)
-        out[(first + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * t + i % 2] = sums[i];
+        out[(first + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * t + i % 2] = kw::sum_at(sums, i);
 }
 extern "C" __global__ void __launch_bounds__(128)
 group(const __half* l, const __half* r, float* o, const int* way) {
-    if (*way == 0) one_group<false, false>(l, r, o);
-    if (*way == 1) one_group<false, true>(l, r, o);
-    if (*way == 2) one_group<true, false>(l, r, o);
-    if (*way == 3) one_group<true, true>(l, r, o);
+    if (*way == 0) one_group<float, false, false>(l, r, o);
+    if (*way == 1) one_group<float, false, true>(l, r, o);
+    if (*way == 2) one_group<float, true, false>(l, r, o);
+    if (*way == 3) one_group<float, true, true>(l, r, o);
+}
+extern "C" __global__ void __launch_bounds__(128)
+halves(const __half* l, const __half* r, float* o, const int* way) {
+    if (*way == 0) one_group<unsigned int, false, false>(l, r, o);
+    if (*way == 1) one_group<unsigned int, false, true>(l, r, o);
+    if (*way == 2) one_group<unsigned int, true, false>(l, r, o);
+    if (*way == 3) one_group<unsigned int, true, true>(l, r, o);
+}
+// 64 x 128 by 128 x 64 numbers of eight bits, along the depth.
+extern "C" __global__ void __launch_bounds__(128)
+eights(const unsigned char* left, const unsigned char* right, float* out) {
+    unsigned char* tiles = kw::swizzled_shared();
+    for (int i = threadIdx.x; i < 64 * 128; i += 128) {
+        const int at = kw::swizzled<8>(i / 128, i % 128 / 16) + i % 16;
+        tiles[at] = left[i];
+        tiles[8192 + at] = right[i];
+    }
+    kw::written_for_groups();
+    __syncthreads();
+    const auto a = kw::group_factor(tiles), b = kw::group_factor(tiles + 8192);
+    float sums[32];
+    for (float& one : sums) one = 7;
+    kw::group_begin();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+        kw::multiply_group<kw::E4M3, 64>(sums, a + k * kw::GROUP_STEP<true>,
+                                         b + k * kw::GROUP_STEP<true>, k);
+    kw::group_commit();
+    kw::group_wait<0>();
+    kw::settled(sums);
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, first = threadIdx.x / 32 * 16 + g;
+    for (int i = 0; i < 32; ++i)
+        out[(first + i / 2 % 2 * 8) * 64 + i / 4 * 8 + 2 * t + i % 2] = sums[i];
 }
 #endif
 // Reads what it has not waited for: group 0 has landed, group 1 has not.
@@ -179,8 +212,13 @@ def _exponents(x: np.ndarray, least: int) -> np.ndarray:
     return np.where(x == 0, -126, np.maximum(np.frexp(x)[1] - 1, least))
 
 
-def _modelled(left: np.ndarray, right: np.ndarray, bits: int, depth: int, least: int):
-    """Sums of `depth` products at a time, aligned, cut to `bits` and rounded toward zero."""
+def _modelled(
+    left: np.ndarray, right: np.ndarray, bits: int, depth: int, least: int, halves: bool = False
+):
+    """Sums of `depth` products at a time, aligned, cut to `bits` and rounded toward zero.
+
+    Sums in fp16 are rounded to the nearest of that type instead.
+    """
     total = np.zeros((left.shape[0], right.shape[1]))
     for k in range(0, left.shape[1], depth):
         a, b = left[:, k : k + depth], right[k : k + depth].T
@@ -189,6 +227,9 @@ def _modelled(left: np.ndarray, right: np.ndarray, bits: int, depth: int, least:
         top = np.maximum(aligned, _exponents(total, -126))
         cut = np.trunc(np.ldexp(products, (bits - top)[..., None])).sum(-1)
         exact = np.ldexp(cut + np.trunc(np.ldexp(total, bits - top)), top - bits)
+        if halves:
+            total = exact.astype(np.float16).astype(np.float64)
+            continue
         near = exact.astype(np.float32)
         beyond = np.abs(near.astype(np.float64)) > np.abs(exact)
         total = np.where(beyond, np.nextafter(near, np.float32(0)), near).astype(np.float64)
@@ -225,6 +266,37 @@ def test_a_warpgroup_multiplies_factors_that_lie_either_way(device: ctypes.CDLL,
     _run(device, "group", left, right, out, number, threads=128, shared=17 * 1024)
     wanted = _modelled(left.double().numpy(), right.double().numpy().T, 25, 16, -14)
     assert np.array_equal(out.double().numpy(), wanted)
+
+
+@pytest.mark.parametrize("way", range(4))
+def test_a_warpgroup_can_keep_sums_in_fp16(device: ctypes.CDLL, way: int) -> None:
+    torch.manual_seed(2)
+    left, right = 3 * torch.randn(64, 64).half(), torch.randn(64, 64).half()
+    left[5], right[7] = 60000.0, 1.0  # a sum that fp16 does not hold
+    out = torch.full((64, 64), float("nan"))
+    number = torch.tensor([way], dtype=torch.int32)
+    _run(device, "halves", left, right, out, number, threads=128, shared=17 * 1024)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = _modelled(left.double().numpy(), right.double().numpy().T, 25, 16, -14, True)
+    kept = np.arange(64) != 5
+    assert np.array_equal(out.double().numpy()[kept], wanted[kept])
+    assert out[5, 7] == float("inf")
+    exact = left.double() @ right.double().T
+    assert not torch.equal(out.half()[6], exact.half()[6])  # these are no sums of float32
+
+
+def test_a_warpgroup_cuts_products_of_eight_bits_off_early(device: ctypes.CDLL) -> None:
+    torch.manual_seed(3)
+    spread = torch.exp2(torch.randint(-8, 5, (64, 128)).float())
+    left = (torch.randn(64, 128) * spread).clamp(-448, 448).to(torch.float8_e4m3fn)
+    right = torch.randn(64, 128).to(torch.float8_e4m3fn)
+    out = torch.full((64, 64), float("nan"))
+    _run(device, "eights", left, right, out, threads=128, shared=17 * 1024)
+    wanted = _modelled(left.double().numpy(), right.double().numpy().T, 13, 32, -6)
+    assert np.array_equal(out.double().numpy(), wanted)
+    exact = left.double() @ right.double().T
+    off = ((out - exact).abs() / (left.double().abs() @ right.double().abs().T)).max()
+    assert 2.0**-16 < off < 2.0**-11  # far from float32's
 
 
 def _rounded(x: torch.Tensor) -> torch.Tensor:

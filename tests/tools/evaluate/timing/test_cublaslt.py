@@ -16,9 +16,13 @@ from kernelwright.tools.evaluate.timing import cublaslt
 from kernelwright.tools.evaluate.timing.cublaslt import LibraryLacksError, Product, is_alike
 from kernelwright.tools.gemm.problem import Arithmetic, arithmetic_of, task_of
 from kernelwright.tools.gemm.shapes import LAYOUTS, GemmShape, Layout
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import DType, Task
 
-FP16, ATTRIBUTES = 2, SimpleNamespace(TRANSA=3, TRANSB=4, EPILOGUE=7, BIAS_POINTER=8)
+ATTRIBUTES = SimpleNamespace(
+    TRANSA=3, TRANSB=4, EPILOGUE=7, BIAS_POINTER=8, A_SCALE_POINTER=17, B_SCALE_POINTER=18
+)
+POINTERS = (8, 17, 18)
+KINDS = {2: torch.float16, 14: torch.bfloat16, 28: torch.float8_e4m3fn}
 FUSED = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
 
 
@@ -29,6 +33,7 @@ class Layouts:
     leading: int
     batches: int = 1
     step: int = 0
+    dtype: torch.dtype = torch.float16
 
 
 @dataclass
@@ -38,6 +43,7 @@ class FakeLibrary:
     known: list[Layouts] = field(default_factory=list)
     turned: dict[int, int] = field(default_factory=dict)
     named: int = 3
+    scales: type = ctypes.c_float
     MatmulDescAttribute = ATTRIBUTES
     Epilogue = FUSED
     MatrixLayoutAttribute = SimpleNamespace(BATCH_COUNT=5, STRIDED_BATCH_OFFSET=6)
@@ -47,18 +53,18 @@ class FakeLibrary:
         return 1
 
     def matmul_desc_create(self, compute: int, scale: int) -> int:
-        assert (compute, scale) == (68, 0)
+        assert (compute, scale) in ((68, 0), (64, 2))
+        self.scales = ctypes.c_float if scale == 0 else ctypes.c_uint16
         return 2
 
     def matmul_desc_set_attribute(self, desc: int, name: int, buffer: int, size: int) -> None:
-        assert size == (8 if name == ATTRIBUTES.BIAS_POINTER else 4)
+        assert size == (8 if name in POINTERS else 4)
         kind = ctypes.c_int64 if size == 8 else ctypes.c_int32
         self.turned[name] = kind.from_address(buffer).value
 
     def matrix_layout_create(self, kind: int, rows: int, columns: int, leading: int) -> int:
-        assert kind == FP16
         assert leading >= rows
-        self.known.append(Layouts(rows, columns, leading))
+        self.known.append(Layouts(rows, columns, leading, dtype=KINDS[kind]))
         return len(self.known) - 1
 
     def matrix_layout_set_attribute(self, of: int, name: int, buffer: int, size: int) -> None:
@@ -88,8 +94,9 @@ class FakeLibrary:
         ctypes.c_int32.from_address(given[9]).value = min(self.named, given[7])
 
     def matmul(self, handle, desc, alpha, a, a_of, b, b_of, beta, c, c_of, d, d_of, *rest) -> None:
-        assert ctypes.c_float.from_address(alpha).value == 1.0
-        assert ctypes.c_float.from_address(beta).value == 0.0
+        one = 1.0 if self.scales is ctypes.c_float else 0x3C00  # of fp16, by its bits
+        assert self.scales.from_address(alpha).value == one
+        assert self.scales.from_address(beta).value == 0
         first, second = (
             self._read(a, a_of, ATTRIBUTES.TRANSA),
             self._read(b, b_of, ATTRIBUTES.TRANSB),
@@ -99,10 +106,14 @@ class FakeLibrary:
         for number, one in enumerate(result):
             assert one.shape == (into.rows, into.columns)
             one = self._fused(one)
-            text = one.T.astype(np.float16).tobytes()  # column after column
-            ctypes.memmove(d + 2 * number * into.step, text, len(text))
+            text = torch.from_numpy(one.T.copy()).to(into.dtype)  # column after column
+            size = text.element_size()
+            ctypes.memmove(d + size * number * into.step, text.data_ptr(), size * text.numel())
 
     def _fused(self, sums: np.ndarray) -> np.ndarray:
+        for name in (ATTRIBUTES.A_SCALE_POINTER, ATTRIBUTES.B_SCALE_POINTER):
+            if name in self.turned:
+                sums = sums * ctypes.c_float.from_address(self.turned[name]).value
         kind = self.turned[ATTRIBUTES.EPILOGUE]
         if kind & FUSED["BIAS"]:
             raw = ctypes.string_at(self.turned[ATTRIBUTES.BIAS_POINTER], 2 * len(sums))
@@ -117,10 +128,10 @@ class FakeLibrary:
         how = self.known[of]
         parts = []
         for number in range(how.batches):
-            count = how.leading * how.columns
-            raw = ctypes.string_at(pointer + 2 * number * how.step, 2 * count)
-            lying = np.frombuffer(raw, np.float16).reshape(how.columns, how.leading)
-            parts.append(lying[:, : how.rows].T)
+            count, size = how.leading * how.columns, how.dtype.itemsize
+            raw = ctypes.string_at(pointer + size * number * how.step, size * count)
+            flat = torch.frombuffer(bytearray(raw), dtype=how.dtype).float().numpy()
+            parts.append(flat.reshape(how.columns, how.leading)[:, : how.rows].T)
         return np.stack([part.T if self.turned[turn] else part for part in parts])
 
 
@@ -163,6 +174,15 @@ def test_the_library_is_told_the_product_that_the_task_is(
     assert not is_alike(call(inputs), -expected(inputs, layout))
 
 
+@pytest.mark.parametrize("sums", [DType.FLOAT16, DType.FLOAT32])
+def test_sums_in_fp16_are_asked_for_by_their_own_type(sums: DType, library: FakeLibrary) -> None:
+    task = task_of(GemmShape(m=24, n=40, k=16), arithmetic_of("fp16", "fp16", ""))
+    inputs = drawn(task)
+    call = cublaslt.first_choice(Product(task.graph, "cpu", sums))
+    assert (library.scales is ctypes.c_uint16) == (sums is DType.FLOAT16)
+    assert is_alike(call(inputs), expected(inputs, "nt"))
+
+
 @pytest.mark.parametrize("epilogue", ["bias", "relu", "bias,relu", "gelu_tanh", "bias,gelu_tanh"])
 def test_what_the_library_can_fuse_it_is_asked_for(epilogue: str, library: FakeLibrary) -> None:
     arithmetic = arithmetic_of("fp16", "fp32", epilogue)
@@ -172,6 +192,16 @@ def test_what_the_library_can_fuse_it_is_asked_for(epilogue: str, library: FakeL
     exec(task.source, namespace)
     call = cublaslt.first_choice(Product(task.graph, "cpu"))
     assert is_alike(call(inputs), namespace["Model"]()(*inputs))
+
+
+def test_each_factor_of_eight_bits_has_its_scale(library: FakeLibrary) -> None:
+    task = task_of(GemmShape(m=24, n=48, k=32), arithmetic_of("fp8", "fp32", ""))
+    namespace: dict[str, Any] = {}
+    exec(task.source, namespace)
+    inputs = namespace["get_inputs"]()
+    found = cublaslt.first_choice(Product(task.graph, "cpu"))(inputs)
+    assert found.dtype is torch.bfloat16
+    assert is_alike(found, namespace["Model"]()(*inputs))
 
 
 def test_what_it_cannot_fuse_is_said(library: FakeLibrary) -> None:

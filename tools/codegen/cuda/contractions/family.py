@@ -15,6 +15,7 @@ from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
+from kernelwright.tools.types import DType
 
 # Fewer rows or columns than these are no tile: an operand is hardly used twice, and kernels for
 # rows do as well.
@@ -29,7 +30,7 @@ class ContractionFamily:
     one of them and `printed` its source under a name and a prefix. On the architectures of
     `slides_on` it has a layout for factors that windows read; all others read each element as often
     as windows do, and stand back where there is one. Those with `folds` print epilogues that reduce
-    results.
+    results, and those with `eights` multiply factors of eight bits.
     """
 
     names: tuple[str, ...]
@@ -41,11 +42,14 @@ class ContractionFamily:
     graph_rewrites: tuple[GraphRewrite, ...] = ()
     slides_on: tuple[str, ...] = ()
     folds: bool = False
+    eights: bool = False
 
     def fit(self, case: Case, /) -> Fit:
         """What `takes` says of a product; no other node fits."""
         found = case.contraction if isinstance(case.node, Loop) else None
         if found is None or (found.folds and not self.folds):
+            return Fit.NO
+        if found.precision is DType.FLOAT8_E4M3FN and not self.eights:
             return Fit.NO
         fit = self.takes(case, found)
         stands_back = fit > Fit.LAST_RESORT and not self.slides_on and _has_windows(found)

@@ -28,6 +28,7 @@ C_TYPES: dict[DType, str] = {
     DType.FLOAT32: "float",
     DType.FLOAT16: "__half",
     DType.BFLOAT16: "__nv_bfloat16",
+    DType.FLOAT8_E4M3FN: "kw::E4M3",
     DType.INT64: "long long",
     DType.INT32: "int",
     DType.INT16: "short",

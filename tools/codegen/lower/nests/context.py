@@ -175,7 +175,7 @@ class Context:
     `single` names the nodes with one reader. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
     `convolutions` for those; otherwise both stay with the library. `sums_windows` asks for weighted
-    windows as reductions, which are written out otherwise. `is_tf32` is the graph's.
+    windows as reductions, which are written out otherwise. `is_tf32` and `sums` are the graph's.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
     are reductions, and it makes blocks of their size.
@@ -198,6 +198,7 @@ class Context:
     convolutions: bool = False
     sums_windows: bool = False
     is_tf32: bool = True
+    sums: DType = DType.FLOAT32
     pooled: Mapping[str, Pooled] = field(default_factory=dict)
 
     @cached_property

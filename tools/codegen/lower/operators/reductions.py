@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, Space, UnlikeError
@@ -300,25 +301,47 @@ def _joined_product(context: Context, node: Node, arguments: Arguments) -> None:
     _reduce(context, node, turned, joined, 0)
 
 
-def _reduce(context: Context, node: Node, a: View, b: View, bias: int | None) -> None:
+def _scaled_product(context: Context, node: Node, arguments: Arguments) -> None:
+    """A product of numbers of eight bits, times a number for each factor."""
+    a, b, *scales = (context.value(arguments.tensor(at)) for at in range(4))
+    eights = context.specs[arguments.tensor(0).node].dtype is DType.FLOAT8_E4M3FN
+    more = arguments.ref(4, "bias") or arguments.ref(5, "scale_result")
+    if not context.products or not eights or more is not None:
+        raise UnlikeError("a scaled product with more than two numbers")
+    if any(prod(scale.shape) != 1 for scale in scales):
+        raise UnlikeError("a product scaled row by row")
+    _reduce(context, node, a, b, None, scales)
+
+
+def _reduce(
+    context: Context,
+    node: Node,
+    a: View,
+    b: View,
+    bias: int | None,
+    scales: Sequence[View] = (),
+) -> None:
     batch, rows, columns = a.shape[:-2], a.shape[-2], b.shape[-1]
     order = [*range(len(batch)), len(batch) + 1, len(batch)]
     a = views.unsqueeze(a, len(batch) + 1)
     b = views.unsqueeze(views.permute(b, order), len(batch))
     shape = (*batch, rows, columns, a.shape[-1])
     given = [a, b]
-    if bias is not None:
-        added = context.value(Arguments(node).tensor(bias))
+    beside = [*scales] if bias is None else [context.value(Arguments(node).tensor(bias))]
+    for added in beside:
         kept = views.reshape(views.expand(added, node.out[0].shape), shape[:-1])
         if kept is None:
             raise UnlikeError("a bias of no stride")
         given.append(views.unsqueeze(kept, len(shape) - 1))
     space = context.space(given, shape)
     factors = [context.load(where, node.out[0].dtype) for where in space.addresses]
-    value = _multiplied(context, node, factors[0], factors[1])
+    kind = DType.FLOAT8_E4M3FN if scales else node.out[0].dtype
+    value = _multiplied(context, kind, factors[0], factors[1])
     outer, inner = space.names(range(len(shape) - 1)), space.names([len(shape) - 1])
     if inner:
         value = context.pool.make("reduce", value.dtype, (value,), word="sum")
+    for scale in factors[2:] if scales else ():
+        value = context.ops("mul", value, scale)
     if bias is not None:
         value = _plus_bias(context, value, factors[2], _scales(Arguments(node)))
     made = context.buffer(node.name, TensorSpec(shape=shape[:-1], dtype=node.out[0].dtype))
@@ -329,9 +352,8 @@ def _reduce(context: Context, node: Node, a: View, b: View, bias: int | None) ->
     context.values[node.name] = (made if result is None else result,)
 
 
-def _multiplied(context: Context, node: Node, a: Expr, b: Expr) -> Expr:
+def _multiplied(context: Context, dtype: DType, a: Expr, b: Expr) -> Expr:
     """The product; factors of a product of half-precision matrices say that they are rounded."""
-    dtype = node.out[0].dtype
     if not context.products or dtype is computed(dtype):
         return context.ops("mul", a, b)
     factors = tuple(context.ops.cast(factor, dtype) for factor in (a, b))
@@ -353,4 +375,5 @@ PRODUCTS: Mapping[str, Meaning] = {
     "addmm": _product(1, 2, 0),
     "addmv": _product(1, 2, 0),
     "addbmm": _joined_product,
+    "_scaled_mm": _scaled_product,
 }

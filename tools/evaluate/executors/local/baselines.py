@@ -21,7 +21,15 @@ from kernelwright.tools.evaluate.messages import (
     BaselineRequest,
     RehearseRequest,
 )
-from kernelwright.tools.evaluate.rules import AUTOTUNED, CERTIFY, GRAPHS, LIBRARY, Defence
+from kernelwright.tools.evaluate.rules import (
+    AUTOTUNED,
+    CERTIFY,
+    FAST,
+    GRAPHS,
+    LIBRARY,
+    WIDER,
+    Defence,
+)
 from kernelwright.tools.evaluate.sandbox.ending import Ended
 from kernelwright.tools.languages import Built, CompileFailure, compile_candidate
 from kernelwright.tools.languages.base.compile import cache_folder
@@ -30,6 +38,7 @@ from kernelwright.tools.types import (
     Baselines,
     CallMode,
     Candidate,
+    DType,
     Effort,
     Refusal,
     Task,
@@ -103,7 +112,7 @@ class KnownBaselines:
 
     async def measured(self, task: Task, *, eager_only: bool) -> Baselines | Refusal:
         """Measure those that are not known yet; a Refusal where not even eager runs."""
-        names = self._standard
+        names = self._standard(task)
         await self._shop.hardware()
         # Waiting for a compiler is a cost of that baseline, and not of the search beside it.
         waited_s = 0.0 if eager_only else await self._settled(task)
@@ -162,7 +171,7 @@ class KnownBaselines:
         if self._shop.rules.evidence == "full":
             return ()
         device, known = self._shop.device, self.of(task) or Baselines(items=())
-        graphs = [name for name in self._standard if self._is_left_out(known, name)]
+        graphs = [name for name in self._standard(task) if self._is_left_out(known, name)]
         return (*graphs, *(() if self._shop.rules.evidence in AUTOTUNED else CERTIFY[device]))
 
     def _is_left_out(self, known: Baselines, name: str) -> bool:
@@ -172,11 +181,13 @@ class KnownBaselines:
             return False
         return eager.measurement is not None and eager.measurement.median_ms > _LAUNCHES_MATTER_MS
 
-    @property
-    def _standard(self) -> tuple[str, ...]:
-        """What is measured for every task at this depth of evidence."""
+    def _standard(self, task: Task) -> tuple[str, ...]:
+        """What is measured for a task at this depth of evidence."""
         if self._shop.rules.evidence == "library":
-            return ("eager", *LIBRARY)
+            wider = () if task.graph.sums is DType.FLOAT32 else WIDER
+            given = {spec.tensor.dtype for spec in task.tensor_inputs if spec.tensor}
+            fast = (FAST,) if DType.FLOAT8_E4M3FN in given else ()
+            return ("eager", *LIBRARY, *wider, *fast)
         return STANDARD[self._shop.device]
 
     def failures(self, task: Task) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 // tensor maps (sm_90 and later) among it.
 //
 // A 16-bit element takes two bytes of a 32-bit register, the lower position the lower half. A lane
-// is called by g = lane / 4 and t = lane % 4. All accumulators are float32: lane (g, t) holds of a
-// 16 x 8 product the elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+// is called by g = lane / 4 and t = lane % 4. Lane (g, t) holds of a 16 x 8 product the elements
+// (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1): accumulators are float32, except that products
+// of a warpgroup can also leave sums in fp16, two a register (`HalfProduct`).
 //
 // Tensor cores do not add as fp32 does. The products of a step and the sum before it are aligned to
 // the largest exponent among them and cut off (25 fraction bits on Hopper and Blackwell, 24 on
@@ -16,6 +17,13 @@
 #include "kernelwright.cuh"
 
 namespace kw {
+
+// A number of eight bits: four of exponent, three of significand, no infinities. Nothing here reads
+// one by itself: they are factors of a warpgroup's products. Of these the sums keep 13 fraction bits
+// or so below the largest exponent of a step, so they are to be promoted often.
+struct E4M3 {
+    unsigned char bits;
+};
 
 // Where the 16-byte chunk `chunk` of row `row` lies in a tile of shared memory whose rows are CHUNKS
 // chunks (4 or 8, so 64 or 128 bytes), in bytes. Chunks are permuted so that any eight rows'
@@ -308,7 +316,8 @@ __device__ __forceinline__ void barrier_wait_for_others(unsigned long long* barr
 // ---- products of a warpgroup -----------------------------------------------------------------
 //
 // Four warps, 128 threads from a multiple of 128 on, multiply what lies in shared memory without
-// reading it: 64 rows by N columns, 16 positions of the depth an instruction, while they go on. A
+// reading it: 64 rows by N columns, 16 positions of the depth (of eight bits 32) an instruction,
+// while they go on. A
 // batch of products is: `group_begin`, products, `group_commit`, `group_wait`, `settled`.
 
 // Says that this warp's accumulators, and what was written to shared memory before, may be used.
@@ -321,6 +330,10 @@ template <int PENDING> __device__ __forceinline__ void group_wait() { asm volati
 template <int COUNT> __device__ __forceinline__ void settled(float (&sums)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+template <int COUNT> __device__ __forceinline__ void settled(unsigned int (&sums)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+r"(sums[i])::"memory");
 }
 
 // A factor in shared memory as a product of a group names it: rows (of the right factor columns) of
@@ -346,6 +359,9 @@ __device__ __forceinline__ unsigned long long turned_group_factor(const void* pa
 // on the four results of rows 16 w and on that `multiply` would leave it, at 4 j.
 template <class T, int N> struct GroupProduct;
 template <class T, int N> struct RegisterProduct;
+// The same with sums in fp16, rounded to it after every sixteen positions: register i holds what
+// would be floats 2 i (the lower half) and 2 i + 1. Only products of __half leave such sums.
+template <class T, int N> struct HalfProduct;
 
 #define KW_FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define KW_SIXTEEN(i) KW_FOUR(i), KW_FOUR(i + 4), KW_FOUR(i + 8), KW_FOUR(i + 12)
@@ -396,6 +412,53 @@ KW_GROUP_PRODUCTS(64, 32, 33, 34, 35, 36, 37, 38)
 KW_GROUP_PRODUCTS(128, 64, 65, 66, 67, 68, 69, 70)
 KW_GROUP_PRODUCTS(192, 96, 97, 98, 99, 100, 101, 102)
 KW_GROUP_PRODUCTS(256, 128, 129, 130, 131, 132, 133, 134)
+#define KW_PAIRS_FOUR(i) "+r"(sums[i]), "+r"(sums[i + 1]), "+r"(sums[i + 2]), "+r"(sums[i + 3])
+#define KW_PAIRS_64 KW_PAIRS_FOUR(0), KW_PAIRS_FOUR(4), KW_PAIRS_FOUR(8), KW_PAIRS_FOUR(12)
+#define KW_PAIRS_128 KW_PAIRS_64, KW_PAIRS_FOUR(16), KW_PAIRS_FOUR(20), KW_PAIRS_FOUR(24), KW_PAIRS_FOUR(28)
+#define KW_PAIRS_192 KW_PAIRS_128, KW_PAIRS_FOUR(32), KW_PAIRS_FOUR(36), KW_PAIRS_FOUR(40), KW_PAIRS_FOUR(44)
+#define KW_PAIRS_256 KW_PAIRS_192, KW_PAIRS_FOUR(48), KW_PAIRS_FOUR(52), KW_PAIRS_FOUR(56), KW_PAIRS_FOUR(60)
+#define KW_NAMES_96 KW_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define KW_HALF_PRODUCT(n, names, left, right, keep, left_turned, right_turned)                                       \
+    template <> struct HalfProduct<__half, n> {                                                                       \
+        template <bool LEFT_TURNED, bool RIGHT_TURNED>                                                                \
+        static __device__ __forceinline__ void multiply(unsigned int (&sums)[n / 4], unsigned long long from_left,    \
+                                                        unsigned long long from_right, int kept) {                    \
+            asm volatile("{\n.reg .pred kept;\nsetp.ne.b32 kept, %" #keep ", 0;\n"                                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f16.f16.f16 {" names "}, %" #left ", %" #right    \
+                         ", kept, 1, 1, %" #left_turned ", %" #right_turned ";\n}"                                    \
+                         : KW_PAIRS_##n                                                                               \
+                         : "l"(from_left), "l"(from_right), "r"(kept), "n"((int)LEFT_TURNED), "n"((int)RIGHT_TURNED)); \
+        }                                                                                                             \
+    };
+KW_HALF_PRODUCT(64, KW_NAMES_32, 16, 17, 18, 19, 20)
+KW_HALF_PRODUCT(128, KW_NAMES_64, 32, 33, 34, 35, 36)
+KW_HALF_PRODUCT(192, KW_NAMES_96, 48, 49, 50, 51, 52)
+KW_HALF_PRODUCT(256, KW_NAMES_128, 64, 65, 66, 67, 68)
+// Factors of eight bits lie along the depth, 32 positions an instruction: GROUP_STEP<true> as well.
+#define KW_EIGHT_PRODUCT(n, left, right, keep)                                                                        \
+    template <> struct GroupProduct<E4M3, n> {                                                                        \
+        template <bool LEFT_TURNED, bool RIGHT_TURNED>                                                                \
+        static __device__ __forceinline__ void multiply(float (&sums)[n / 2], unsigned long long from_left,           \
+                                                        unsigned long long from_right, int kept) {                    \
+            static_assert(!LEFT_TURNED && !RIGHT_TURNED, "factors of eight bits lie along the depth");                 \
+            asm volatile("{\n.reg .pred kept;\nsetp.ne.b32 kept, %" #keep ", 0;\n"                                     \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 {" KW_NAMES_##n "}, %" #left ", %"  \
+                         #right ", kept, 1, 1;\n}"                                                                    \
+                         : KW_##n                                                                                     \
+                         : "l"(from_left), "l"(from_right), "r"(kept));                                                \
+        }                                                                                                             \
+    };
+KW_EIGHT_PRODUCT(64, 32, 33, 34)
+KW_EIGHT_PRODUCT(128, 64, 65, 66)
+KW_EIGHT_PRODUCT(192, 96, 97, 98)
+#undef KW_EIGHT_PRODUCT
+#undef KW_HALF_PRODUCT
+#undef KW_PAIRS_FOUR
+#undef KW_PAIRS_64
+#undef KW_PAIRS_128
+#undef KW_PAIRS_192
+#undef KW_PAIRS_256
+#undef KW_NAMES_96
 #undef KW_GROUP_PRODUCTS
 #undef KW_GROUP_PRODUCT
 #undef KW_REGISTER_PRODUCT
@@ -433,7 +496,23 @@ template <class T, int N, bool RIGHT_TURNED = false>
 __device__ __forceinline__ void multiply_group(float (&sums)[N / 2], const unsigned int (&left)[4], unsigned long long right, int keep) {
     RegisterProduct<T, N>::template multiply<RIGHT_TURNED>(sums, left, right, keep);
 }
+template <class T, int N, bool LEFT_TURNED = false, bool RIGHT_TURNED = false>
+__device__ __forceinline__ void multiply_group(unsigned int (&sums)[N / 4], unsigned long long left, unsigned long long right, int keep) {
+    HalfProduct<T, N>::template multiply<LEFT_TURNED, RIGHT_TURNED>(sums, left, right, keep);
+}
 #endif
+
+// What a thread keeps of BN columns a row of 64: a float each, or two fp16 sums a register.
+template <class Sum, int BN> constexpr int SUMS = BN / 2;
+template <int BN> constexpr int SUMS<unsigned int, BN> = BN / 4;
+// Sum i as float, counted as products leave floats.
+template <int COUNT> __device__ __forceinline__ float sum_at(const float (&sums)[COUNT], int i) { return sums[i]; }
+template <int COUNT> __device__ __forceinline__ float sum_at(const unsigned int (&sums)[COUNT], int i) {
+    const unsigned short bits = (unsigned short)(sums[i / 2] >> i % 2 * 16);
+    __half half;
+    memcpy(&half, &bits, 2);
+    return to<float>(half);
+}
 
 #if !defined(__CUDACC__) || __CUDA_ARCH__ >= 800
 // A tile of one factor in shared memory: SIDE rows of the left or columns of the right factor, and

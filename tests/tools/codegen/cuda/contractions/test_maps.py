@@ -14,10 +14,14 @@ import pytest
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings, valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS
+from kernelwright.tools.codegen.cuda.contractions.maps import (
+    WGMMA_MAPS,
+    WGMMA_MAPS_FP8,
+    WGMMA_MAPS_FP16,
+)
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
-from kernelwright.tools.types import Setting
+from kernelwright.tools.types import DType, Setting
 
 EMITTER = CudaEmitter()
 # Copies of two to five dimensions, to this block and to two of a cluster.
@@ -42,9 +46,18 @@ extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, flo
 WAYS = ("nn", "nt", "tn", "tt")
 
 
-def product(build: Any, way: str, m: int, n: int, k: int, kind: str = "float16") -> Any:
+def product(
+    build: Any,
+    way: str,
+    m: int,
+    n: int,
+    k: int,
+    kind: str = "float16",
+    sums: DType = DType.FLOAT32,
+) -> Any:
     """A batch of two, with a bias and an activation."""
     b = build({"b": 2, "m": m, "n": n}, {"k": k})
+    b.sums = sums
     left = {"m": k, "k": 1} if way[0] == "n" else {"m": 1, "k": m}
     right = {"k": n, "n": 1} if way[1] == "n" else {"n": k, "k": 1}
     x, w = b.load("x", kind, b=m * k, **left), b.load("w", kind, b=n * k, **right)
@@ -52,6 +65,24 @@ def product(build: Any, way: str, m: int, n: int, k: int, kind: str = "float16")
     total = b.op("add", b.reduce("sum", b.op("mul", *factors)), b.load("bias", kind, n=1))
     b.store("y", b.op("relu", total), kind, b=m * n, m=n, n=1)
     return b
+
+
+def scaled(build: Any, m: int, n: int, k: int) -> Any:
+    """Numbers of eight bits, with a number for each factor."""
+    b, kind = build({"m": m, "n": n}, {"k": k}), "float8_e4m3fn"
+    x, w = b.load("x", kind, m=k, k=1), b.load("w", kind, n=k, k=1)
+    factors = (b.op("cast", one, dtype=kind) for one in (x, w))
+    total = b.op("mul", b.reduce("sum", b.op("mul", *factors)), b.load("scale"))
+    b.store("y", total, "bfloat16", m=n, n=1)
+    return b
+
+
+def asked(build: Any, name: str, way: str, m: int, n: int, k: int) -> Any:
+    """The product that a strategy is for."""
+    if name == WGMMA_MAPS_FP8:
+        return scaled(build, m, n, k)
+    sums = DType.FLOAT16 if name == WGMMA_MAPS_FP16 else DType.FLOAT32
+    return product(build, way, m, n, k, sums=sums)
 
 
 # (way, tile, further settings)
@@ -71,7 +102,19 @@ OTHERS: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("nt", 64064, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 4}),
     ("nt", 64032, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 2}),
 )
-Compiled = Callable[[Sequence[tuple[str, int, dict[str, int]]]], list[Any]]
+# The same with sums in fp16: tiles that only they have room for, and a depth that blocks share.
+IN_HALVES: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("nt", 256256, {"CLUSTER": 2, "STAGES": 3, "SPAN": 256}),
+    ("tn", 256192, {"CLUSTER": 1, "STAGES": 2, "SPAN": 64}),
+    ("nn", 64128, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 2}),
+)
+# Factors of eight bits, promoted every step and every few, and a depth that blocks share.
+IN_EIGHTS: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("nt", 128128, {"CLUSTER": 2, "STAGES": 3, "PROMOTED": 1, "SPAN": 64}),
+    ("nt", 256064, {"CLUSTER": 1, "STAGES": 2, "PROMOTED": 2, "LATE": 0}),
+    ("nt", 64064, {"CLUSTER": 1, "STAGES": 3, "PROMOTED": 4, "SPLIT": 2}),
+)
+Compiled = Callable[..., list[Any]]
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +122,14 @@ def compiled(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
 ) -> Compiled:
     """`compiled(tiles)`: products under tiles, in one library."""
-    builds = {way: product(toolbox.Build, way, 152, 328, 200) for way in WAYS}
 
-    def made(tiles: Sequence[tuple[str, int, dict[str, int]]]) -> list[Any]:
+    def made(tiles: Sequence[tuple[str, int, dict[str, int]]], name: str = WGMMA_MAPS) -> list[Any]:
         found = []
+        depth = 656 if name == WGMMA_MAPS_FP8 else 200
         for at, (way, tile, more) in enumerate(tiles):
+            build = asked(toolbox.Build, name, way, 152, 328, depth)
             (one,) = toolbox.make_variants(
-                {way: builds[way]}, small_device, settings=1, names=(WGMMA_MAPS,),
+                {way: build}, small_device, settings=1, names=(name,),
                 most_threads=384, start=at,
             )  # fmt: skip
             chosen = {f"K{at}_{name}": value for name, value in {"TILE": tile, **more}.items()}
@@ -118,28 +162,93 @@ def test_every_other_tile_is_right(toolbox: SimpleNamespace, others: list[Any], 
     toolbox.check(*others[at].run(), others[at].loop)
 
 
-def _source(toolbox: SimpleNamespace, way: str, m: int, n: int, k: int) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def in_halves(compiled: Compiled) -> list[Any]:
+    return compiled(IN_HALVES, WGMMA_MAPS_FP16)
+
+
+@pytest.mark.parametrize("at", range(len(IN_HALVES)))
+def test_a_tile_summed_in_fp16_is_right_for_such_sums_alone(
+    toolbox: SimpleNamespace, in_halves: list[Any], at: int
+) -> None:
+    one = in_halves[at]
+    got, wanted = one.run()
+    toolbox.check(got, wanted, one.loop)
+    exact = one.loop.model_copy(update={"sums": DType.FLOAT32})
+    with pytest.raises(AssertionError, match="further off than sums"):
+        toolbox.check(got, toolbox.truth(exact, one.build.buffers()), exact)
+
+
+@pytest.fixture(scope="module")
+def in_eights(compiled: Compiled) -> list[Any]:
+    return compiled(IN_EIGHTS, WGMMA_MAPS_FP8)
+
+
+@pytest.mark.parametrize("at", range(len(IN_EIGHTS)))
+def test_a_tile_of_eight_bits_is_right(
+    toolbox: SimpleNamespace, in_eights: list[Any], at: int
+) -> None:
+    toolbox.check(*in_eights[at].run(), in_eights[at].loop)
+
+
+def test_nobody_else_multiplies_numbers_of_eight_bits(toolbox: SimpleNamespace) -> None:
+    loop = scaled(toolbox.Build, 256, 256, 256).loop("k")
+    names = [one.name for one in EMITTER.strategies(loop, hardware_profile("H200"))]
+    assert names == [WGMMA_MAPS_FP8]
+    assert not EMITTER.strategies(loop, hardware_profile("A100"))
+
+
+@pytest.mark.parametrize(("kind", "sums"), [("float16", "float32"), ("bfloat16", "float16")])
+def test_nobody_is_offered_sums_in_fp16_unasked(
+    toolbox: SimpleNamespace, kind: str, sums: str
+) -> None:
+    loop = product(toolbox.Build, "nt", 256, 256, 256, kind, DType(sums)).loop("k")
+    names = {one.name for one in EMITTER.strategies(loop, hardware_profile("H200"))}
+    assert WGMMA_MAPS in names
+    assert WGMMA_MAPS_FP16 not in names
+
+
+def _source(
+    toolbox: SimpleNamespace, way: str, m: int, n: int, k: int, name: str = WGMMA_MAPS
+) -> tuple[str, str]:
     device = hardware_profile("H200")
-    loop = product(toolbox.Build, way, m, n, k).loop("k")
+    loop = asked(toolbox.Build, name, way, m, n, k).loop("k")
     found = {one.name: one for one in EMITTER.strategies(loop, device)}
-    emitted = EMITTER.emit(loop, found[WGMMA_MAPS], "k", device)
+    emitted = EMITTER.emit(loop, found[name], "k", device)
     return EMITTER.header() + emitted.source, "\n".join(emitted.plan)
 
 
+LARGE = {
+    WGMMA_MAPS: (128256, 256128, 128128),
+    WGMMA_MAPS_FP16: (256256, 256192, 128256),
+    WGMMA_MAPS_FP8: (128192, 128128, 64192),
+}
+WAYS_OF = [("nt", name) for name in LARGE]
+TURNED = [(way, name) for way in WAYS if way != "nt" for name in (WGMMA_MAPS, WGMMA_MAPS_FP16)]
+
+
 @pytest.mark.parametrize(
-    "way", ["nt", *(pytest.param(w, marks=pytest.mark.exhaustive) for w in WAYS if w != "nt")]
+    ("way", "name"),
+    [*WAYS_OF, *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in TURNED)],
 )
-async def test_large_tiles_compile_without_spills(toolbox: SimpleNamespace, way: str) -> None:
-    source, _ = _source(toolbox, way, 4096, 4096, 4096)
+async def test_large_tiles_compile_without_spills(
+    toolbox: SimpleNamespace, way: str, name: str
+) -> None:
+    source, _ = _source(toolbox, way, 4096, 4096, 4096, name)
     parsed = parse_kernel(source, "cuda")
     plain = new_candidate("cuda", source, "def forward(x):\n    return x\n")
-    for tile in (128256, 256128, 128128):
+    (offered,) = (one.values for one in parsed.tunables if one.name == "K_TILE")
+    tiles = [tile for tile in LARGE[name] if tile in offered]
+    # Places of a left factor that is turned take what 256 x 256 sums leave of registers.
+    assert tiles == [*LARGE[name]][256256 in LARGE[name] and way[0] == "t" :]
+    for tile in tiles:
         values = complete_settings(parsed, [Setting(name="K_TILE", value=tile)])
         built = await compile_candidate(
             with_values(plain, values), architecture="sm_90a", timeout_s=120
         )
         assert isinstance(built, Built), built
-        assert not any(report.spill_bytes for report in built.reports), tile
+        assert not any(one.spill_bytes or one.stack_bytes for one in built.reports), tile
+        assert "C7510" not in built.log, tile  # products that wait for each other
         assert not await toolbox.never_runs(built.artifact)
 
 

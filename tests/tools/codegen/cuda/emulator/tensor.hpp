@@ -2,7 +2,7 @@
 //
 // Sums are those of the device, not of IEEE: the products of a step and the sum before it are
 // aligned to the largest exponent, cut off, added, and rounded toward zero (products of 16-bit and
-// of TF32 numbers are exact in double). A copy of a thread poisons where it goes as soon as it is
+// of TF32 numbers are exact in double); sums that are kept in fp16 are rounded to the nearest. A copy of a thread poisons where it goes as soon as it is
 // asked for and lands when the thread waits for it, so whoever reads before that, or asks for a
 // copy over what others still read, computes with NaN. Rows of `load_matrices` that share a bank
 // are counted. Not played: which unit writes shared memory through which proxy.
@@ -18,7 +18,8 @@ namespace emulator {
 struct TensorCore {
     int bits, depth;
 };
-constexpr TensorCore AMPERE{24, 8}, HOPPER{25, 16};
+// Numbers of eight bits are cut off much earlier: about fourteen bits of a sum are kept.
+constexpr TensorCore AMPERE{24, 8}, HOPPER{25, 16}, HOPPER_EIGHTS{13, 32};
 // That of a warp's products; those of a warpgroup exist on Hopper alone.
 inline TensorCore of_warp = AMPERE;
 inline std::atomic<long> bank_conflicts{0};
@@ -42,11 +43,21 @@ struct Factor {
 inline Factor factor(double value, int least) { return {value, exponent_of(value, least)}; }
 inline Factor half_factor(unsigned short bits) { return factor((double)std::bit_cast<_Float16>(bits), -14); }
 inline Factor bfloat_factor(unsigned short bits) { return factor((double)std::bit_cast<float>((unsigned int)bits << 16), -126); }
+// e4m3: exponents from -6 on, no infinities.
+inline Factor eight_factor(unsigned short bits) {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const double size = exponent ? std::ldexp(8 + fraction, exponent - 10) : std::ldexp(fraction, -9);
+    const double value = (bits & 0x7f) == 0x7f ? std::nan("") : size;
+    return factor(bits & 0x80 ? -value : value, -6);
+}
 // The unit does not see the lower bits.
 inline Factor tf32_factor(unsigned int bits) { return factor((double)std::bit_cast<float>(bits & 0xffffe000u), -126); }
 
+// What a sum is rounded to when it is kept.
+inline float to_nearest_half(double x) { return (float)(_Float16)x; }
+
 // One step: `count` products added to a sum at once.
-inline float one_step(float before, const Factor* left, const Factor* right, int count, int bits) {
+inline float one_step(float before, const Factor* left, const Factor* right, int count, int bits, float (*kept)(double) = toward_zero) {
     double plain = before;
     int top = exponent_of(before, -126);
     for (int k = 0; k < count; ++k) {
@@ -57,10 +68,10 @@ inline float one_step(float before, const Factor* left, const Factor* right, int
     const double scale = power_of_two(bits - top);
     long long sum = (long long)(before * scale);
     for (int k = 0; k < count; ++k) sum += (long long)(left[k].value * right[k].value * scale);
-    return toward_zero((double)sum * power_of_two(top - bits));
+    return kept((double)sum * power_of_two(top - bits));
 }
-inline float steps(float sum, const Factor* left, const Factor* right, int count, int together, int bits) {
-    for (int k = 0; k < count; k += together) sum = one_step(sum, left + k, right + k, together, bits);
+inline float steps(float sum, const Factor* left, const Factor* right, int count, int together, int bits, float (*kept)(double) = toward_zero) {
+    for (int k = 0; k < count; k += together) sum = one_step(sum, left + k, right + k, together, bits, kept);
     return sum;
 }
 
@@ -156,9 +167,9 @@ inline void land_groups(size_t pending) {
 
 // ---- products of warpgroups ---------------------------------------------------------------------
 
-// One product that is asked for: `sums` are the lane's own, N / 2 of them.
+// One product that is asked for: `sums` are the lane's own, N / 2 of them, in fp16 two a register.
 struct GroupProduct {
-    float* sums;
+    void* sums;
     int columns, keep;
     unsigned long long left, right;
     bool left_turned, right_turned;
@@ -166,13 +177,16 @@ struct GroupProduct {
     // The left factor's rows g and g + 8 where it is in registers: they are read when it is asked for.
     bool in_registers = false;
     std::array<std::array<Factor, 16>, 2> rows = {};
+    bool halves = false;
+    int bytes = 2;  // of an element
 };
 // A lane's batches, and what its accumulators held before the products that are under way.
 struct GroupLane {
     bool begun = false;
     std::vector<GroupProduct> open;
     std::vector<std::vector<GroupProduct>> batches;
-    std::map<float*, std::vector<float>> held;
+    std::map<void*, std::vector<float>> held;
+    std::map<void*, bool> halves;
 };
 inline thread_local std::vector<GroupLane> group_lanes;
 inline GroupLane& my_group_lane() {
@@ -182,44 +196,57 @@ inline GroupLane& my_group_lane() {
 // An element of the rows that a descriptor names: lines of 128, 64 or 32 bytes in groups of eight,
 // swizzled by their address. A line is a row's depth; turned (lines of 128 bytes only), it is 64 rows
 // at one position of the depth.
-inline unsigned short group_element(unsigned long long factor, bool turned, int row, int inner) {
+inline unsigned short group_element(unsigned long long factor, bool turned, int row, int inner, int bytes = 2) {
     const unsigned int panel = (factor >> 16 & 0x3fff) * 16, eight = (factor >> 32 & 0x3fff) * 16, kind = factor >> 62;
     if (kind == 0 || eight == 0) refuse("a factor of a group is not swizzled");
     if (turned && kind != 1) refuse("a factor that lies along its side is not swizzled by 128 bytes");
     const unsigned int length = 256u >> kind;
     const int line = turned ? inner : row, within = turned ? row % 64 : inner;
     const unsigned int start = (factor & 0x3fff) * 16 + (turned ? row / 64 * panel : 0);
-    const unsigned int at = start + line / 8 * eight + line % 8 * length + within * 2;
+    const unsigned int at = start + line / 8 * eight + line % 8 * length + within * bytes;
     const unsigned int swizzled = at ^ (at >> 7 & (length / 16 - 1)) << 4;
-    if (swizzled + 2 > block->shared) refuse("a factor of a group leaves shared memory");
-    unsigned short bits;
-    memcpy(&bits, block->memory.get() + swizzled, 2);
+    if (swizzled + bytes > block->shared) refuse("a factor of a group leaves shared memory");
+    unsigned short bits = 0;
+    memcpy(&bits, block->memory.get() + swizzled, bytes);
     return bits;
 }
+inline void to_floats(std::vector<float>& into, const float* sums, int count) { into.assign(sums, sums + count); }
+inline void to_floats(std::vector<float>& into, const unsigned int* sums, int count) {
+    for (int i = 0; i < 2 * count; ++i) into.push_back((float)std::bit_cast<_Float16>((unsigned short)(sums[i / 2] >> i % 2 * 16)));
+}
+inline void from_floats(const std::vector<float>& from, void* sums, bool halves) {
+    for (size_t i = 0; i < from.size(); ++i) {
+        if (halves) static_cast<_Float16*>(sums)[i] = (_Float16)from[i];
+        else static_cast<float*>(sums)[i] = from[i];
+    }
+}
 // The accumulators hold NaN until their products are waited for.
-template <int COUNT> inline void ask_for_product(float (&sums)[COUNT], GroupProduct product) {
+template <class SUM, int COUNT> inline void ask_for_product(SUM (&sums)[COUNT], GroupProduct product) {
     GroupLane& lane = my_group_lane();
     if (!lane.begun) refuse("a product of a group without its beginning");
     if (lane.held.find(sums) == lane.held.end()) {
-        lane.held[sums].assign(sums, sums + COUNT);
-        for (float& one : sums) one = std::bit_cast<float>(0x7fffffffu);
+        to_floats(lane.held[sums], sums, COUNT);
+        for (SUM& one : sums) one = std::bit_cast<SUM>(0x7fffffffu);
     }
     product.sums = sums;
-    product.columns = 2 * COUNT;
+    product.halves = lane.halves[sums] = !std::is_same_v<SUM, float>;
+    product.columns = 2 * (int)lane.held[sums].size();
     lane.open.push_back(product);
 }
 inline void do_product(const GroupProduct& one, std::vector<float>& held) {
     const int warp = block->current % 128 / 32, g = block->current % 32 / 4, t = block->current % 4;
-    Factor rows[2][16], column[16];
-    for (int k = 0; k < 16; ++k) {
-        for (int i = 0; i < 2; ++i) rows[i][k] = one.in_registers ? one.rows[i][k] : one.read(group_element(one.left, one.left_turned, warp * 16 + g + 8 * i, k));
+    const int depth = 32 / one.bytes;
+    const TensorCore core = one.bytes == 1 ? HOPPER_EIGHTS : HOPPER;
+    Factor rows[2][32], column[32];
+    for (int k = 0; k < depth; ++k) {
+        for (int i = 0; i < 2; ++i) rows[i][k] = one.in_registers ? one.rows[i][k] : one.read(group_element(one.left, one.left_turned, warp * 16 + g + 8 * i, k, one.bytes));
     }
     for (int at = 0; at < one.columns / 2; at += 4) {
         for (int c = 0; c < 2; ++c) {
-            for (int k = 0; k < 16; ++k) column[k] = one.read(group_element(one.right, one.right_turned, at * 2 + 2 * t + c, k));
+            for (int k = 0; k < depth; ++k) column[k] = one.read(group_element(one.right, one.right_turned, at * 2 + 2 * t + c, k, one.bytes));
             for (int i = 0; i < 2; ++i) {
                 float& sum = held[at + 2 * i + c];
-                sum = steps(one.keep ? sum : 0.0f, rows[i], column, 16, HOPPER.depth, HOPPER.bits);
+                sum = steps(one.keep ? sum : 0.0f, rows[i], column, depth, core.depth, core.bits, one.halves ? to_nearest_half : toward_zero);
             }
         }
     }
@@ -246,7 +273,7 @@ inline void finish_batches(size_t pending) {
             ++entry;
             continue;
         }
-        std::copy(entry->second.begin(), entry->second.end(), entry->first);
+        from_floats(entry->second, entry->first, lane.halves[entry->first]);
         entry = lane.held.erase(entry);
     }
 }
@@ -316,7 +343,7 @@ inline void group_commit() {
     lane.open.clear();
 }
 template <int PENDING> inline void group_wait() { emulator::finish_batches(PENDING); }
-template <int COUNT> inline void settled(float (&)[COUNT]) {}
+template <class SUM, int COUNT> inline void settled(SUM (&)[COUNT]) {}
 inline unsigned long long shared_factor(const void* rows, int panel_bytes, int line, int apart = 1) {
     const unsigned long long at = static_cast<const unsigned char*>(rows) - emulator::block->memory.get();
     return at >> 4 | (unsigned long long)(panel_bytes >> 4) << 16 | (unsigned long long)(line / 2 * apart) << 32 | (line == 128 ? 1ull : line == 64 ? 2ull : 3ull) << 62;
@@ -333,8 +360,17 @@ template <int LINE = 128, int APART = 1> inline unsigned long long group_factor(
 template <class T, int N> struct GroupProduct {
     template <bool LEFT_TURNED, bool RIGHT_TURNED>
     static void multiply(float (&sums)[N / 2], unsigned long long left, unsigned long long right, int keep) {
-        const auto read = std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
-        emulator::ask_for_product(sums, {nullptr, 0, keep, left, right, LEFT_TURNED, RIGHT_TURNED, read});
+        const bool eights = sizeof(T) == 1;
+        const auto read = eights ? emulator::eight_factor : std::is_same_v<T, __half> ? emulator::half_factor : emulator::bfloat_factor;
+        emulator::GroupProduct product{nullptr, 0, keep, left, right, LEFT_TURNED, RIGHT_TURNED, read};
+        product.bytes = sizeof(T);
+        emulator::ask_for_product(sums, product);
+    }
+};
+template <class T, int N> struct HalfProduct {
+    template <bool LEFT_TURNED, bool RIGHT_TURNED>
+    static void multiply(unsigned int (&sums)[N / 4], unsigned long long left, unsigned long long right, int keep) {
+        emulator::ask_for_product(sums, {nullptr, 0, keep, left, right, LEFT_TURNED, RIGHT_TURNED, emulator::half_factor});
     }
 };
 // Lanes of a row hold its sixteen positions between them.

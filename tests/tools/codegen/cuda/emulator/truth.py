@@ -40,6 +40,10 @@ def truth(loop: Loop, buffers: Buffers) -> Truth:
     eps = torch.finfo(torch.float64 if product.dtype is DType.FLOAT64 else torch.float32).eps
     # Factors of eleven significant bits are off by so much each.
     eps = 2.0**-12 if product.is_tf32 else eps
+    # Sums that may be kept in fp16 are off by that type's rounding.
+    eps = torch.finfo(torch.float16).eps / 2 if product.sums is DType.FLOAT16 else eps
+    # Of products of eight bits a tensor core keeps about fourteen bits until they are promoted.
+    eps = 2.0**-13 if product.precision is DType.FLOAT8_E4M3FN else eps
     moved = [run.written(sign * ROUNDINGS * eps) for sign in (1.0, -1.0)]
     slack = {
         name: torch.stack([(one[name] - true).abs() for one in moved]).amax(0).nan_to_num(0.0)
@@ -135,7 +139,7 @@ class _Run:
 
 def _wide(flat: torch.Tensor) -> torch.Tensor:
     if flat.is_floating_point():
-        return flat.double()
+        return flat.double()  # of eight bits as well, exactly
     return flat if flat.dtype is torch.bool else flat.long()
 
 
