@@ -191,8 +191,9 @@ def _summary(archive: Archive) -> Iterator[Decision]:
     record = archive.record()
     if record.status == "finished" and record.summary is not None:
         # The status says what these led to; older runs lack them.
-        young: dict[str, str | None] = {"clock": "call", "latency": None, "host_share": None}
-        young |= dict.fromkeys(("outcome", "timed", "claim", "baseline"), "")
+        young: dict[str, str | None] = {"clock": "call"}
+        young |= dict.fromkeys(("latency", "host_share", "roof_fraction"))
+        young |= dict.fromkeys(("outcome", "timed", "claim", "baseline", "roof"), "")
         best = record.summary.best and record.summary.best.model_copy(update=young)
         summary = record.summary.model_copy(update={"best": best})
         yield _decision("summary", summary.rounds + 1, summary, SUMMARY_OMITS)

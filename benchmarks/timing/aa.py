@@ -81,7 +81,7 @@ def emitter_for(kind: str) -> object:
 def series(target: str, size: tuple[int, int], count: int, seconds: float) -> list[dict]:
     """Comparisons of one kernel with itself, one after another."""
     from kernelwright.tools.evaluate.rules import Rules
-    from kernelwright.tools.evaluate.worker.comparing import TaskRuntime
+    from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
     from kernelwright.tools.languages import load_candidate
 
     task, hardware, candidate, built = asyncio.run(ready(target, *size))

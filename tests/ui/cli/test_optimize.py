@@ -88,6 +88,7 @@ def test_json_is_one_object_of_the_promised_shape(at_home, recorded, capsys):
         "candidate", "median_ms", "speedup_vs_eager", "speedup_vs_best_baseline", "ci95",
         "floor_fraction", "error_ratio", "coverage", "method", "precision", "verdict", "outcome",
         "timed", "baseline", "claim", "latency", "clock", "host_share", "mode",
+        "roof", "roof_fraction",
     }  # fmt: skip
     assert told["status"] == "improved"
     assert told["export"] is None

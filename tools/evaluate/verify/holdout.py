@@ -13,7 +13,8 @@ from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
 from kernelwright.tools.evaluate.verify.reasons import RejectedError
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
-from kernelwright.tools.evaluate.verify.trials import Trials, plan_runner
+from kernelwright.tools.evaluate.verify.runners import plan_runner
+from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError
 from kernelwright.tools.languages import Built
 from kernelwright.tools.tasks.inputs.variations import changeable, variants

@@ -16,13 +16,11 @@ Not covered here: host code of its own (a plan has none), sanitizers, other shap
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from kernelwright.tools.candidates import ContractError, DeviceError, LaunchRefused
-from kernelwright.tools.candidates.run import PlanRunner
 from kernelwright.tools.evaluate.rules import Defence
 from kernelwright.tools.evaluate.verify.bits import (
     Fingerprints,
@@ -46,10 +44,10 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     Result,
     tensors,
 )
+from kernelwright.tools.evaluate.verify.runners import Runner, prepared_by
 from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
-from kernelwright.tools.languages import Built, load_candidate
 from kernelwright.tools.tasks.random_draws import state_of
-from kernelwright.tools.types import Candidate, Task, TensorSpec, Verdict
+from kernelwright.tools.types import Task, TensorSpec, Verdict
 from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 
@@ -182,47 +180,6 @@ _REST_S = 0.002  # what a thread left behind needs at least to show itself
 Announce = Callable[[str], None]
 Shelved = TypeVar("Shelved", Tensor, Argument)
 Answered = TypeVar("Answered")
-
-
-class Runner(Protocol):
-    """A way to call a candidate: a plan interpreted here, or foreign code somewhere else."""
-
-    def prepare(self, weights: Mapping[str, Tensor]) -> None:
-        """The set-up, once."""
-        ...
-
-    def __call__(
-        self, arguments: Sequence[Argument], weights: Mapping[str, Tensor], /
-    ) -> tuple[Tensor, ...]:
-        """The outputs on arguments and weights that lie in the memory of the trials."""
-        ...
-
-
-@runtime_checkable
-class Prepares(Protocol):
-    """A runner that can be asked for what it prepared."""
-
-    def kept(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What it prepared of these weights, as it is now, by name."""
-        ...
-
-
-def plan_runner(
-    runtime: ReferenceRuntime, candidate: Candidate, built: Built, memory: GuardedMemory
-) -> PlanRunner:
-    """A plan that allocates in guarded memory; RejectedError when it cannot be loaded."""
-    try:
-        return load_candidate(
-            candidate, built, runtime.device, allocator=memory, host=runtime.reference.host
-        )
-    except (ContractError, LaunchRefused, DeviceError) as error:
-        raise rejection(error) from error
-
-
-def prepared_by(runner: object, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What a plan made of weights beforehand, by the names that it is told by."""
-    kept = runner.kept(weights) if isinstance(runner, Prepares) else {}
-    return {f"prepared {name!r}": tensor for name, tensor in kept.items()}
 
 
 class Trials:

@@ -35,9 +35,11 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_first
-from kernelwright.tools.evaluate.verify.trials import Runner, Trials, plan_runner, prepared_by
+from kernelwright.tools.evaluate.verify.runners import Runner, plan_runner, prepared_by
+from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import UnverifiableError
-from kernelwright.tools.evaluate.worker.comparing import Comparing, Steps, TaskRuntime
+from kernelwright.tools.evaluate.worker.comparing import Comparing
+from kernelwright.tools.evaluate.worker.task_runtime import Steps, TaskRuntime
 from kernelwright.tools.languages import load_candidate
 from kernelwright.tools.types import (
     IN_MODE,

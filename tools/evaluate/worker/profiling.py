@@ -43,7 +43,7 @@ from kernelwright.tools.evaluate.timing.stopwatch import Flush
 from kernelwright.tools.evaluate.verify.reasons import rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.evaluate.worker.comparing import TaskRuntime
+from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
 from kernelwright.tools.languages import load_candidate
 from kernelwright.tools.profile.host_counters import (
     CYCLES,

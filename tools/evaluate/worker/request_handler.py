@@ -81,7 +81,7 @@ from kernelwright.tools.evaluate.verify.memory import (
 from kernelwright.tools.evaluate.verify.reasons import poisoned
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw
 from kernelwright.tools.evaluate.wire import UNASKED, frame, opened, receive_blocking
-from kernelwright.tools.evaluate.worker.comparing import TaskRuntime, timed_baseline
+from kernelwright.tools.evaluate.worker.comparing import timed_baseline
 from kernelwright.tools.evaluate.worker.compiled import (
     Placed,
     compile_only,
@@ -96,6 +96,7 @@ from kernelwright.tools.evaluate.worker.profiling import (
     profiled,
     recorded,
 )
+from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
 from kernelwright.tools.hardware import peaks
 from kernelwright.tools.tasks import import_exporter, rehearse, trace
 from kernelwright.tools.types import Baseline, MemoryNeeds, Refusal, RefusedError, Task

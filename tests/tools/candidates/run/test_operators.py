@@ -5,6 +5,7 @@ from kernelwright.tools.candidates import LaunchRefused
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.candidates.plan.vocabulary import CREATORS, DROPOUT
 from kernelwright.tools.candidates.run.guards import resolve
+from kernelwright.tools.types.graph import DRAWS
 
 CPU = torch.device("cpu")
 
@@ -20,8 +21,8 @@ def test_every_admitted_operator_exists_and_has_a_form_that_writes_nowhere() -> 
         assert any(not item._schema.is_mutable for item in overloads(name)), name
 
 
-def test_no_admitted_operator_is_random_but_for_its_dropout() -> None:
-    for name in sorted(ADMITTED - set(DROPOUT)):
+def test_no_admitted_operator_is_random_but_draws_and_dropout() -> None:
+    for name in sorted(ADMITTED - set(DROPOUT) - DRAWS):
         seeded = [torch.Tag.nondeterministic_seeded in item.tags for item in overloads(name)]
         assert not all(seeded), name
 
@@ -45,10 +46,16 @@ def test_an_operator_that_writes_to_its_arguments_is_not_resolved() -> None:
 
 def test_creators_make_their_result_on_the_runners_device() -> None:
     meta = torch.device("meta")
-    for name in sorted(CREATORS - {"full", "scalar_tensor", "linspace", "ones", "zeros"}):
+    for name in sorted(CREATORS - DRAWS - {"full", "scalar_tensor", "linspace", "ones", "zeros"}):
         made = resolve(name, meta)(4)
         assert isinstance(made, torch.Tensor)
         assert made.device == meta
+    arguments = {"normal": (0.0, 1.0, [4]), "randint": (9, [4]), "randperm": (4,)}
+    for name in sorted(DRAWS):
+        made = resolve(name, meta)(*arguments.get(name, ([4],)))
+        assert isinstance(made, torch.Tensor)
+        assert made.device == meta
+        assert made.shape == (4,)
     made = resolve("full", meta)([2], 1.0)
     assert isinstance(made, torch.Tensor)
     assert made.device == meta

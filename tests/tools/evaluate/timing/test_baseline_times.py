@@ -9,7 +9,8 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.process_setup import Meter
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.baselines import BaselineCalls
-from kernelwright.tools.evaluate.worker.comparing import TaskRuntime, timed_baseline
+from kernelwright.tools.evaluate.worker.comparing import timed_baseline
+from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
 from kernelwright.tools.types import Task
 
 RULES = Rules(calibrate_s=0.0, precise_s=0.0, pairs_min=4, pairs_max=8)

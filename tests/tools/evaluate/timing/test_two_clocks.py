@@ -8,7 +8,7 @@ import pytest
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing.harness import Harness
-from kernelwright.tools.evaluate.worker.comparing import TaskRuntime
+from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
 from kernelwright.tools.types import Task
 
 RULES = Rules(pairs_min=4, pairs_max=8, warm_up_s=0.0, cold_warm_up_s=0.0)

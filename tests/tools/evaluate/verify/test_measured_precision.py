@@ -13,7 +13,8 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.measured_precision import times_eager
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.evaluate.worker.comparing import Comparing, TaskRuntime
+from kernelwright.tools.evaluate.worker.comparing import Comparing
+from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
 
@@ -93,7 +94,7 @@ def test_it_is_said_where_the_library_decides_and_the_answers_are_coarser(
     task: Task, cpu: Hardware, monkeypatch: pytest.MonkeyPatch, bits: int, may: bool, said: bool
 ):
     monkeypatch.setattr(
-        "kernelwright.tools.evaluate.worker.comparing.may_be_coarser", lambda *_: may
+        "kernelwright.tools.evaluate.worker.task_runtime.may_be_coarser", lambda *_: may
     )
     task_runtime = TaskRuntime(task, cpu, Rules(), 3)
     way = Way(task_runtime.runtime, bits)

@@ -14,7 +14,8 @@ from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
 from kernelwright.tools.evaluate.verify.reasons import RejectedError
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
-from kernelwright.tools.evaluate.verify.trials import Runner, Trials
+from kernelwright.tools.evaluate.verify.runners import Runner
+from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 

@@ -201,6 +201,7 @@ def _compare(toolbox: SimpleNamespace, whole: Whole, name: str) -> None:
     names: dict[str, Any] = toolbox.Emulated(device, {}, whole.settings).names()
     names["weights"] = weights
     exec(whole.plan, names)
+    names["prepared"] = names["prepare"](weights) if "prepare" in names else None
     # Half types are rounded after each operator.
     off, scale = 1e-2 if name in HALVES | CAST else 4e-6, float(wanted.abs().max())
     got = names["forward"](*inputs).double()
