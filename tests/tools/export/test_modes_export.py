@@ -62,6 +62,7 @@ def exported(material, busy, tmp_path):
     return make
 
 
+@pytest.mark.exhaustive
 def test_inside_torch_compile_it_gives_the_references_results(exported, outside, tmp_path):
     code = """
 assert module.MODE == "compile"

@@ -7,9 +7,9 @@
 Its standard output and error come as one stream, `walled.output`; other pipes or sockets are
 handed over by `descriptors`. Not here: what is said over its sockets, limits (`ending`).
 
-Behind bubblewrap a module of ours that many processes run need not be a process of its own from its
-start: a fork of a server that has imported everything (`fork_server`) joins the wall when it
-stands, 0.1 s instead of seconds.
+Without a GPU, behind bubblewrap, a module of ours that many processes run need not be a process of
+its own from its start: a fork of a server that has imported everything (`fork_server`) joins the
+wall when it stands, 0.1 s instead of seconds.
 """
 
 import asyncio
@@ -83,8 +83,9 @@ async def start_walled(enclosure: Enclosure, behind: Wall | None = None) -> "Wal
     chosen = behind or wall(enclosure.device)
     scratch = enclosure.scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
-    forks = chosen.kind is WallKind.BUBBLEWRAP and fits(enclosure.argv, enclosure.descriptors)
-    if enclosure.ahead and forks:
+    # Imports may ask the driver for devices, and CUDA does not survive a fork after that.
+    forks = chosen.kind is WallKind.BUBBLEWRAP and enclosure.device != "cuda"
+    if enclosure.ahead and forks and fits(enclosure.argv, enclosure.descriptors):
         server = await fork_server(enclosure.environment, enclosure.ahead)
         if server is not None:
             try:

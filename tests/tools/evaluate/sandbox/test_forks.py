@@ -220,6 +220,15 @@ async def test_where_a_fork_cannot_join_workers_are_started(
     assert await fork_server(environment, WORKER_IMPORTS) is None
 
 
+async def test_nobody_who_needs_the_gpu_is_forked(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    needs = probing(environment, tmp_path / "scratch").model_copy(update={"device": "cuda"})
+    walled = await start_walled(needs, wall())
+    assert not walled.fork
+    await said_by(walled)
+
+
 async def test_it_can_be_switched_off(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
