@@ -251,12 +251,15 @@ def _apart(phase: Phase, waited_s: float) -> tuple[Phase, ...]:
 
 
 def _rejected(standings: Iterable[Standing]) -> tuple[str, ...]:
-    """Verdicts that were not "correct", with the first reason of each."""
-    reasons: dict[Verdict, str] = {}
+    """Verdicts that were not "correct", and what was right but less exact, each with a reason."""
+    reasons: dict[str, str] = {}
     for item in standings:
-        if item.evaluation.verdict is not Verdict.CORRECT:
-            reasons.setdefault(item.evaluation.verdict, item.evaluation.verification.reason)
-    return tuple(f"{verdict.value}: {reason}" for verdict, reason in reasons.items())
+        verdict, found = item.evaluation.verdict, item.evaluation.verification
+        if verdict is not Verdict.CORRECT:
+            reasons.setdefault(verdict.value, found.reason)
+        elif found.apart:
+            reasons.setdefault("less exact", found.apart)
+    return tuple(f"{what}: {reason}" for what, reason in reasons.items())
 
 
 def source_sha256(path: Path) -> str:

@@ -14,6 +14,7 @@ from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.types import (
     Comparison,
     EnvironmentLacksError,
+    Evaluation,
     Phase,
     Refusal,
     Task,
@@ -81,6 +82,22 @@ async def test_what_was_wrong_with_rejected_candidates_stands_in_the_line(
     assert item.summary is not None
     assert item.summary.status == "nothing_correct"
     assert item.rejected == ("wrong_result: the toy says so",)
+
+
+async def test_candidates_that_were_right_but_less_exact_are_told_from_wrong_ones(
+    files: tuple[Path, ...], toy: ModuleType, terms: Terms, tmp_path: Path
+) -> None:
+    @dataclass
+    class Rounding(toy.ToyExecutor):  # type: ignore[misc, name-defined]
+        async def evaluate(self, *asked: object) -> Evaluation:
+            found: Evaluation = await super().evaluate(*asked)
+            less = found.verification.model_copy(update={"apart": "is computed in fp16"})
+            return found.model_copy(update={"verification": less})
+
+    (item,) = await outcomes(files[:1], toy.PROFILE, terms, ground(toy, tmp_path, Rounding()))
+    assert item.summary is not None
+    assert item.summary.status == "nothing_correct"
+    assert item.rejected == ("less exact: is computed in fp16",)
 
 
 async def test_a_task_that_hangs_is_ended(
