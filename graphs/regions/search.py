@@ -240,6 +240,10 @@ def _compositions(
     ]
     eager = [item for item in made if item is not None]
     modes = () if context.task.parts else _MODES[context.hardware.kind]
+    if context.task.draws_random:
+        modes = tuple(
+            mode for mode in modes if mode != "compile"
+        )  # it draws in an order of its own
     others = [
         _called(eager[0], mode, len(chosen) + number)
         for number, mode in enumerate(modes if eager else (), start=1)

@@ -201,9 +201,11 @@ class PlanRunner:
             for name, value in after.items()
         )
         if alike:
+            homes = {weight.untyped_storage().data_ptr() for weight in weights.values()}
             for name, value in after.items():
-                # A prepared tensor may be a view of a weight, which holds the new values already.
-                if before[name].data_ptr() != value.data_ptr():
+                if value.untyped_storage().data_ptr() in homes:
+                    before[name] = value  # a view of a weight, which may be another one now
+                elif before[name].data_ptr() != value.data_ptr():
                     before[name].copy_(value)
             self._namespace["prepared"] = before
 

@@ -5,9 +5,9 @@
 
 What a process starts with and a fork cannot change (flags of libraries, Python's paths) makes
 another server; folders of the worker's own do not. A server that is lost is started anew at the
-next call, three times at most. It ends when this program does, however that ends: its socket is
-closed then. Where one cannot be had, or a fork cannot join, workers start as processes of their own
-(`walled`).
+next call. It ends when this program does, however that ends: its socket is
+closed then. Where one cannot be had, or a fork cannot join, a worker starts as a process of its own
+(`walled`), after three in a row each one does.
 
 Memory: a server holds some 350 MB, which its forks share. `KERNELWRIGHT_FORKS=off` starts none.
 """
@@ -16,18 +16,20 @@ import array
 import asyncio
 import atexit
 import contextlib
+import fcntl
 import json
 import logging
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernelwright.tools.evaluate.sandbox.forked import DESCRIPTORS_MAX, MESSAGE_BYTES, READY, Job
-from kernelwright.tools.runtime import give_way, lowered
+from kernelwright.tools.runtime import give_way
 
 CHOICE = "KERNELWRIGHT_FORKS"
 _MODULE = "kernelwright.tools.evaluate.sandbox.forked"
@@ -56,22 +58,23 @@ class ForkServer:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
         command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()), ahead)
-        low = lowered(command)
         try:
-            self._process = subprocess.Popen(
-                low, env=dict(environment), cwd="/", pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )  # fmt: skip
+            with _sealed_python() as python:
+                self._process = subprocess.Popen(
+                    command, executable=f"/proc/self/fd/{python}", env=dict(environment), cwd="/",
+                    pass_fds=(theirs.fileno(), python), start_new_session=True,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                )  # fmt: skip
         except OSError:
             ours.close()
             raise
         finally:
             theirs.close()
-        give_way(self._process.pid, began_low=low != command)
+        give_way(self._process.pid)
         self._socket = ours
         self._turn = threading.Lock()
         self._is_ready = False
+        self._asked = 0
 
     @property
     def pid(self) -> int:
@@ -89,7 +92,12 @@ class ForkServer:
         Raises:
             ForkFailedError: it did not answer.
         """
-        return await asyncio.to_thread(self._fork, json.dumps(job).encode(), descriptors)
+        asking = asyncio.ensure_future(asyncio.to_thread(self._fork, job, descriptors))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            await asyncio.wait({asking})  # until then its descriptors must stay what they are
+            raise
 
     async def ready(self) -> None:
         """Wait until it has imported what it imports (for errors see `fork`)."""
@@ -102,26 +110,29 @@ class ForkServer:
             if not self._is_ready:
                 raise ForkFailedError("it ended while it imported torch")
 
-    def _fork(self, said: bytes, descriptors: Sequence[int]) -> int:
+    def _fork(self, job: Job, descriptors: Sequence[int]) -> int:
         numbers = array.array("i", descriptors)
         with self._turn:
+            self._asked += 1
+            said = json.dumps({**job, "number": self._asked}).encode()
             try:
                 self._socket.settimeout(_FORK_S)
                 self._socket.sendmsg([said], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
-                answer = self._heard(_FORK_S)
             except OSError as error:
-                self.end()  # an answer that comes later would be taken for another's
                 raise ForkFailedError(str(error)) from error
-        if not answer.isdigit():
-            raise ForkFailedError("it has ended")
-        return int(answer)
+            while True:
+                number, _, pid = self._heard(_FORK_S).partition(b" ")
+                if not pid.isdigit():
+                    raise ForkFailedError("it has ended")
+                if int(number) == self._asked:  # an earlier one was answered too late
+                    return int(pid)
 
     def _heard(self, within_s: float) -> bytes:
+        """What it says next; its forks go on where it is late."""
         self._socket.settimeout(within_s)
         try:
             return self._socket.recv(MESSAGE_BYTES)
         except OSError as error:
-            self.end()
             raise ForkFailedError(str(error)) from error
 
     def end(self) -> None:
@@ -134,6 +145,25 @@ class ForkServer:
         self._process.wait()
 
 
+@contextlib.contextmanager
+def _sealed_python() -> Iterator[int]:
+    """Python in memory that nobody can write to, as a descriptor.
+
+    A fork's `/proc/self/exe` leads to the file that its server began with, past the wall's
+    read-only mounts; it must not be the one that everybody runs (as runc does since CVE-2019-5736).
+    """
+    descriptor = os.memfd_create("python", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        place = os.path.realpath(sys.executable)
+        with open(place, "rb") as source, open(descriptor, "wb", closefd=False) as copy:
+            shutil.copyfileobj(source, copy)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _servers: dict[tuple[object, ...], ForkServer] = {}
 _starting = threading.Lock()
 _failures: list[str] = []
@@ -152,10 +182,12 @@ async def fork_server(environment: Mapping[str, str], ahead: str) -> ForkServer 
     key = (ahead, tuple(sorted(lasting.items())))
     try:
         with _starting:
+            for known in [known for known, server in _servers.items() if not server.alive]:
+                _servers.pop(known).end()
             server = _servers.get(key)
             if server is None and len(_servers) == _SERVERS_MAX:
                 return None
-            if server is None or not server.alive:
+            if server is None:
                 server = _servers[key] = ForkServer(environment, ahead)
         await server.ready()
     except (ForkFailedError, OSError) as error:
@@ -165,9 +197,16 @@ async def fork_server(environment: Mapping[str, str], ahead: str) -> ForkServer 
 
 
 def failed(why: str) -> None:
-    """A worker starts as a process of its own, and all later ones do when that happens often."""
+    """A worker starts as a process of its own; all do once several in a row could not be forked."""
     log.info("a worker is not forked: %s", why)
     _failures.append(why)
+    if len(_failures) == _FAILURES_MAX:
+        log.warning("workers are not forked any more, so each takes seconds to start: %s", why)
+
+
+def joined() -> None:
+    """A fork has joined its wall: whatever failed before it was in passing."""
+    _failures.clear()
 
 
 def fits(argv: Sequence[str], descriptors: Sequence[int]) -> bool:
@@ -189,6 +228,7 @@ def job(
 ) -> Job:
     """What a fork is to become (see `forked.Job`); the command is one that `fits`."""
     return Job(
+        number=0,
         first=first,
         module=argv[3],
         arguments=list(argv[4:]),

@@ -43,9 +43,11 @@ class Job(TypedDict):
 
     First the end of a pipe for the wait status, a socket to the first process of the namespaces, a
     pipe for the word that it joined, and its output; the others get the `numbers` under which
-    `arguments` know them. `first` is that first process, as this machine numbers it.
+    `arguments` know them. `first` is that first process, as this machine numbers it, `number` what
+    the answer is told by.
     """
 
+    number: int
     first: int
     module: str
     arguments: list[str]
@@ -77,7 +79,7 @@ def main() -> None:
             return  # what ran has returned: this process ends as Python does
         for descriptor in descriptors:
             os.close(descriptor)
-        connection.sendall(str(pid).encode())
+        connection.sendall(f"{json.loads(said)['number']} {pid}".encode())
 
 
 def begin(job: Job, descriptors: list[int], server: int) -> None:
@@ -111,6 +113,8 @@ def join(first: int) -> None:
     opened = {name: _namespace(first, name) for name in (*_NAMESPACES, "user")}
     own = _namespace(os.getpid(), "user")
     try:
+        if os.path.samestat(os.fstat(opened["pid"]), os.stat("/proc/self/ns/pid")):
+            raise OSError(f"process {first} is behind no wall")
         # Bubblewrap may nest two namespaces of users; the outer one owns all that there is to join.
         owner = fcntl.ioctl(opened["mnt"], _OWNER_OF_NAMESPACE)
         if not os.path.samestat(os.fstat(owner), os.fstat(own)):
@@ -137,9 +141,8 @@ def _enter(descriptor: int, name: str) -> None:
 
 
 def report(status: int, status_fd: int, first: int) -> None:
-    """Say how it ended, unless the whole wall was taken down, and take the wall down."""
+    """Say how it ended, and take the wall down; whoever took it down before does not listen."""
     with suppress(OSError):
-        os.kill(first, 0)
         os.write(status_fd, f"{status}\n".encode())
         os.kill(first, signal.SIGKILL)
     os._exit(0)
@@ -169,20 +172,17 @@ def settle(job: Job, descriptors: list[int]) -> int:
     _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
-    word, output, *given = [_moved(one) for one in descriptors]
+    above = max(_ABOVE_ALL, *(number + 1 for number in job["numbers"]), 0)
+    word, output, *given = [fcntl.fcntl(n, fcntl.F_DUPFD_CLOEXEC, above) for n in descriptors]
     for standard in (1, 2):
         os.dup2(output, standard)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may not heed it
-    os.closerange(_STANDARD, _ABOVE_ALL)
+    os.closerange(_STANDARD, above)
     for number, descriptor in zip(job["numbers"], given, strict=True):
         os.dup2(descriptor, number)
     for descriptor in (output, *given):
         os.close(descriptor)
     return word
-
-
-def _moved(descriptor: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE_ALL)
 
 
 if __name__ == "__main__":

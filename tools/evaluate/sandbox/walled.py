@@ -30,6 +30,7 @@ from kernelwright.tools.evaluate.sandbox.fork_server import (
     fork_server,
     job,
 )
+from kernelwright.tools.evaluate.sandbox.fork_server import joined as has_joined
 from kernelwright.tools.evaluate.sandbox.forked import JOINED
 from kernelwright.tools.evaluate.sandbox.launch import READY as STANDS
 from kernelwright.tools.evaluate.sandbox.process_tree import gone, held_bytes, runs, tree
@@ -60,7 +61,8 @@ class Enclosure(Value):
     `scratch` is its folder, made when missing and the only one it can write; `readable` is bound
     read-only beside the system, Python and its packages and ourselves; it gets
     `environment` and nothing else; `descriptors` stay open under their numbers. `device` decides
-    whether the GPU is there. `file_bytes` is the most that one file may hold.
+    whether the GPU is there. `file_bytes` is the most that one file may hold. `ahead` names a
+    module that many such processes import, from which they can be forked (see `fork_server`).
     """
 
     argv: tuple[str, ...]
@@ -181,9 +183,11 @@ async def _forked(
             await walled.hear(told.kept())
             if await stands.said() != STANDS:
                 raise ForkFailedError("the wall does not stand")
+            if len(running := tree(walled.pid)) < 2:
+                raise ForkFailedError("the wall fell")
             wanted = job(
                 enclosure.argv,
-                first=tree(walled.pid)[-1],
+                first=running[-1],
                 environment=enclosure.environment,
                 folder=scratch,
                 limits=NO_CORE | {"FSIZE": enclosure.file_bytes},
@@ -196,6 +200,7 @@ async def _forked(
             give_way(walled.fork)
             if (word := await joined.said()) != JOINED:
                 raise ForkFailedError(word.decode(errors="replace") or "a fork ended as it began")
+            has_joined()
         except BaseException:
             await asyncio.shield(walled.end())
             raise
@@ -305,7 +310,8 @@ class Walled:
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return not self._ended and self._process.returncode is None
+        is_there = not self.fork or runs(self.fork)
+        return not self._ended and self._process.returncode is None and is_there
 
     def processes(self) -> tuple[int, ...]:
         """Every process of the tree that runs now, wall and launcher included.
@@ -356,6 +362,7 @@ class Walled:
 
     async def _end(self) -> None:
         left = tree(self.pid) + self._forked()
+        self._read_status()
         if self._wall.kind is WallKind.NONE and self._process.returncode is None:
             # The launcher alone finds those that left the group.
             _signal_group(self.pid, signal.SIGCONT)
@@ -367,7 +374,8 @@ class Walled:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._exit(), _DEATH_S)
         await gone(left, _DEATH_S)
-        self._read_status()
+        if not self.fork:  # whoever waits for a fork tells of our killing it
+            self._read_status()
         os.close(self._status_fd)
         if (output := self._heard or self._process.stdout) is not None and not output.at_eof():
             await asyncio.sleep(_POLL_S)  # whoever listens reads what is left

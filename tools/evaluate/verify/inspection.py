@@ -114,7 +114,7 @@ class Inspection:
                 named |= self._prepared()
             self._prints = Fingerprints(named)
         self._outputs = None
-        if self._prints is not None:
+        if self._runtime.task.draws_random:  # in every sample, so that no look can be told by it
             self._runtime.reference.generators.seed = self._values.getrandbits(31)
         self._runtime.reference.generators.fix()
         if self._spoil is not None:

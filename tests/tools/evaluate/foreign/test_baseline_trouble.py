@@ -16,7 +16,7 @@ import sys
 import torch
 from torch import nn
 
-IN_A_GUEST = "kernelwright.tools.evaluate.foreign.guest.steps" in sys.modules
+IN_A_GUEST = "foreign" in sys.argv[0]  # a module that is forked has imported all there is
 CALLS = []
 
 class Model(nn.Module):

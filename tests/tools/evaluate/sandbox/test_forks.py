@@ -29,6 +29,11 @@ def reached(path):
         return bool(open(path).read(1))
     except OSError as error:
         return type(error).__name__
+def tried(what):
+    try:
+        return what()
+    except OSError as error:
+        return type(error).__name__
 names = 'CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Uid Gid Groups Umask SigBlk SigIgn'
 mounts = sorted(tuple(x.split()[3:6]) for x in open('/proc/self/mountinfo'))
 numbers = sorted(int(n) for n in os.listdir('/proc/self/fd'))
@@ -49,6 +54,10 @@ print(repr({
     'path': sys.path, 'flags': str(sys.flags), 'temporary': tempfile.gettempdir(),
     'others': [reached('/proc/1/environ'), reached('/etc/shadow'), reached('SECRET')],
     'network': sorted(os.listdir('/sys/class/net')) if os.path.exists('/sys/class/net') else None,
+    'interpreter': [tried(lambda: os.chmod(os.path.realpath(sys.executable), 0o755)),
+                    tried(lambda: open('/proc/self/exe', 'r+b').close()),
+                    os.stat('/proc/self/exe').st_nlink == 0 or tried(
+                        lambda: os.chmod('/proc/self/exe', 0o755)) == 'OSError'],
     'rights': [os.access(p, os.W_OK) for p in ('/', '/usr', '/proc/sys/kernel', '.')],
     'namespaces': {n: os.readlink(f'/proc/self/ns/{n}') for n in os.listdir('/proc/self/ns')},
 }))
