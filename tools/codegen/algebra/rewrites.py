@@ -248,7 +248,7 @@ REWRITES = (
         title="slide a window of factors along one side after the other",
         proof="sum_ij a_i b_j x_ij = sum_i a_i sum_j b_j x_ij, padding being zeros in both",
         conditions="the module itself makes the weight of a column and a row; no channel meets "
-        "another; float32 or float64; finite inputs",
+        "another; float32 or float64; finite inputs, and sums along a side in range",
         change=separable_window,
     ),
     GraphRewrite(

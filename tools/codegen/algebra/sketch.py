@@ -150,13 +150,15 @@ _latest: list[tuple[Graph, Index]] = []
 
 def _indexed(graph: Graph) -> Index:
     """The nodes by their names, and the names of those that read each."""
-    if not _latest or _latest[0][0] is not graph:
+    known = _latest[0] if _latest else None
+    if known is None or known[0] is not graph:
         users: dict[str, list[str]] = {}
         for node in graph.nodes:
             for name in dict.fromkeys(refs(node)):
                 users.setdefault(name, []).append(node.name)
-        _latest[:] = [(graph, ({node.name: node for node in graph.nodes}, users))]
-    return _latest[0][1]
+        known = graph, ({node.name: node for node in graph.nodes}, users)
+        _latest[:] = [known]
+    return known[1]
 
 
 class Sketch:

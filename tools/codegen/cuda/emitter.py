@@ -32,7 +32,7 @@ from kernelwright.tools.codegen.cuda.families.staged import LINE_FAMILY
 from kernelwright.tools.codegen.cuda.families.strips import STRIP_FAMILY
 from kernelwright.tools.codegen.cuda.families.transposed import TRANSPOSED_FAMILY
 from kernelwright.tools.codegen.cuda.families.waves import WAVE_FAMILY
-from kernelwright.tools.codegen.cuda.families.window_sums import WINDOW_SUM_FAMILY
+from kernelwright.tools.codegen.cuda.families.window_sums import WINDOW_SUM_FAMILY, fills
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.recurrences.family import RECURRENT_FAMILY
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
@@ -109,9 +109,10 @@ class CudaEmitter(FamilyEmitter[Case]):
         """What families propose; for products of matrices, what those with tiles do.
 
         The roofline times the others as if every operand were read once, which only tiles bring
-        about. So it does of sums over windows that neighbours share.
+        about. So it does of sums over windows that neighbours share, where there are outputs for
+        all threads.
         """
-        if WINDOW_SUM_FAMILY in families and WINDOW_SUM_FAMILY.fit(case):
+        if WINDOW_SUM_FAMILY in families and WINDOW_SUM_FAMILY.fit(case) and fills(case):
             return super().proposed(case, [WINDOW_SUM_FAMILY])
         if _is_tiled(case):
             tiled = [one for one in families if not isinstance(one, LoopFamily)]

@@ -10,14 +10,21 @@ Not here: who notices the change (`tools.candidates.run`, and an export for itse
 from __future__ import annotations
 
 import ast
+from math import prod
 
+from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
 
 _ONCE = "once_"
+_SHARE = 0.25  # of the memory of the device
 
 
-def with_fixed_weights(program: Program) -> Program:
-    """The program, whose loops know which buffers hold weights that no call changes."""
+def with_fixed_weights(program: Program, hardware: Hardware) -> Program:
+    """The program, whose loops know which buffers hold weights that may be packed once.
+
+    No call changes them, and together they take no more than a share of the device's memory, as
+    what is packed of them lies there besides; the smaller ones come first.
+    """
     lines = [step for step in program.steps if isinstance(step, PlanLine)]
     written = {name for line in lines for name in line.makes}
     written |= {store.access.buffer for loop in program.loops for store in loop.stores}
@@ -25,8 +32,21 @@ def with_fixed_weights(program: Program) -> Program:
     fixed = {
         name for name, target in program.weights if name not in written and target not in updated
     }
+    fixed = _within(program, fixed, _SHARE * hardware.memory_gib * 2**30)
     steps = tuple(_told(step, fixed) if isinstance(step, Loop) else step for step in program.steps)
     return program.model_copy(update={"steps": steps})
+
+
+def _within(program: Program, names: set[str], most_bytes: float) -> set[str]:
+    """Those that fit together, the smallest first."""
+    sizes = {one.name: prod(one.shape) * one.dtype.itemsize_bytes for one in program.buffers}
+    kept, taken = set[str](), 0
+    for name in sorted(names & sizes.keys(), key=lambda name: (sizes[name], name)):
+        taken += sizes[name]
+        if taken > most_bytes:
+            break
+        kept.add(name)
+    return kept
 
 
 def _told(loop: Loop, fixed: set[str]) -> Loop:
@@ -44,7 +64,7 @@ def without_prepare(plan: str) -> str:
     """The plan, in which every call does what `prepare` did once.
 
     Raises:
-        ValueError: `prepare` returns in several places.
+        ValueError: `prepare` does not end in its only return, of a dictionary that it writes out.
     """
     tree = ast.parse(plan)
     functions = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
@@ -56,7 +76,9 @@ def without_prepare(plan: str) -> str:
     *body, last = [apart.visit(statement) for statement in prepare.body]
     returns = [part for part in ast.walk(prepare) if isinstance(part, ast.Return)]
     if returns != [last] or not isinstance(last.value, ast.Dict):
-        raise ValueError("prepare returns in several places")
+        raise ValueError(
+            "prepare does not end in its only return, of a dictionary that it writes out"
+        )
     keys = [key.value for key in last.value.keys if isinstance(key, ast.Constant)]
     instead = _Instead(dict(zip(keys, last.value.values, strict=True)))
     others = [item for item in functions if item is not prepare]

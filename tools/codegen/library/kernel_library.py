@@ -223,7 +223,9 @@ def repertoire_for(
 
     found = forms(task, more, kinds=kinds, is_ours=is_ours, takes=takes)
     if prepares and not task.dimensions:
-        found = tuple(replace(one, program=with_fixed_weights(one.program)) for one in found)
+        found = tuple(
+            replace(one, program=with_fixed_weights(one.program, hardware)) for one in found
+        )
     return PlaybookRepertoire(found, writes, hardware)
 
 

@@ -109,7 +109,7 @@ class SumsCode:
         wanted = c_type(access.dtype)
         value = value if value_type(have) == wanted else f"kw::to<{wanted}>({value})"
         at = self._place(self.sums.where(access), "after", wide=self._is_wide(access.buffer))
-        return f"g_{access.buffer}[{at}{self._gathered(store)}] = {value};"
+        return f"g_{access.buffer}[{at}{self._gathered(store, 'after')}] = {value};"
 
     def _line(self, stmt: Stmt, context: Context) -> str:
         return f"const {value_type(stmt.dtype)} v_{stmt.name} = {self._computed(stmt, context)};"
@@ -128,17 +128,19 @@ class SumsCode:
         access = stmt.access
         assert access is not None
         wide = self._is_wide(access.buffer)
-        at = self._place(self.sums.where(access), context, wide=wide) + self._gathered(stmt)
+        at = self._place(self.sums.where(access), context, wide=wide) + self._gathered(
+            stmt, context
+        )
         text = f"kw::load_one<kw::DEFAULT>(g_{access.buffer} + ({at}))"
         text = convert_from_memory(text, access.dtype, stmt.dtype)
         zero = f"{value_type(stmt.dtype)}(0)"
         return f"{self._value(stmt.args[0], context)} ? {text} : {zero}" if stmt.args else text
 
-    def _gathered(self, one: Stmt | Store) -> str:
+    def _gathered(self, one: Stmt | Store, context: Context) -> str:
         """What indices that are no affine form add to an address."""
         strides = one.access.strides if one.access is not None else ()
         given = (s for s in strides if s.by not in self._sizes and s.by not in self.sums.places)
-        return "".join(f" + v_{stride.by} * {stride.step}LL" for stride in given)
+        return "".join(f" + {self._value(one.by, context)} * {one.step}LL" for one in given)
 
     def _value(self, name: str, context: Context) -> str:
         """How a value is named where it is used."""

@@ -42,6 +42,8 @@ TITLE = "Sums over windows of neighbouring outputs in a thread's registers"
 # Words of sums and weights that a thread may hold, and those that leave room for many threads.
 _MOST_WORDS = 128
 _GOOD_WORDS = 64
+# A tap is a test and a step of an unrolled loop.
+_MOST_TAPS = 127
 # What the estimate takes for granted: the share of the instructions' rate, instructions that a read
 # from the nearest cache stands for, and threads that a multiprocessor needs.
 _OF_RATE = 0.6
@@ -52,7 +54,7 @@ _THREADS = 512
 def sums_of(loop: Loop) -> SlidingSums | None:
     """The sums that the strategy takes; None for others and for products of matrices."""
     found = sliding_sums(loop)
-    if found is None or _words(found, 1) > _MOST_WORDS:
+    if found is None or found.tap.size > _MOST_TAPS or _words(found, 1) > _MOST_WORDS:
         return None
     product = contraction_of(loop)
     return None if product is not None and product.is_matrix_product else found
@@ -61,6 +63,15 @@ def sums_of(loop: Loop) -> SlidingSums | None:
 def fits(case: Case) -> Fit:
     """Whether the loop is such sums."""
     return Fit.BEST if sums_of(case.loop) is not None else Fit.NO
+
+
+def fills(case: Case) -> bool:
+    """Whether there are outputs for as many threads as the device needs; each sums alone."""
+    return case.loop.rows >= _threads_needed(case)
+
+
+def _threads_needed(case: Case) -> int:
+    return case.multiprocessors * _THREADS
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -103,7 +114,8 @@ def _busy_ms(case: Case, sums: SlidingSums) -> float:
     each = sums.tap.size * (outputs * pairs + _instructions(sums, Level.TAP))
     each += sums.lines(outputs) * _instructions(sums, Level.LINE)
     tiles = sums.loop.rows / outputs * prod(axis.size for axis in sums.columns)
-    return each * tiles / (case.hardware.fp32_tflops / 2 * 1e9 * _OF_RATE)
+    busy = min(1.0, sums.loop.rows / outputs / _threads_needed(case))
+    return each * tiles / (case.hardware.fp32_tflops / 2 * 1e9 * _OF_RATE * busy)
 
 
 def _instructions(sums: SlidingSums, level: Level) -> int:
