@@ -242,8 +242,15 @@ def assemble(
     times = {node.name: emitter.predicted_ms(node, chosen[node.name], hardware) for node in ours}
     order = tuple(sorted(emitted, key=lambda name: -times[name]))
     emitted = within_budget(emitted, order, emitter.header(), emitter.language)
-    lines = {node.name: _launches(node, firsts[node.name], emitted) for node in ours}
-    once = [_made_once(node, firsts[node.name], emitted[firsts[node.name].name]) for node in ours]
+    packers = _packers(ours, firsts, emitted)
+    lines = {
+        node.name: _launches(node, firsts[node.name], packers[node.name], emitted) for node in ours
+    }
+    once = [
+        _made_once(node, firsts[node.name], emitted[firsts[node.name].name])
+        for node in ours
+        if packers[node.name] is node
+    ]
     plan = [*_prepare(program, once), *_plan(program, lines)]
     return Assembled(kernel=_kernel(ours, emitter, emitted), plan="\n".join(plan) + "\n")
 
@@ -267,12 +274,30 @@ def _firsts(nodes: Sequence[ProgramNode], chosen: Mapping[str, Strategy]) -> dic
     }
 
 
+def _packers(
+    nodes: Sequence[ProgramNode], firsts: Mapping[str, ProgramNode], emitted: Mapping[str, Emitted]
+) -> dict[str, ProgramNode]:
+    """For every node, the first one whose weights its kernels read as packed: equal lines do it."""
+    known: dict[tuple[str, ...], ProgramNode] = {}
+    return {
+        node.name: known.setdefault((first.name, *_once(node, first, emitted[first.name])), node)
+        for node in nodes
+        for first in (firsts[node.name],)
+    }
+
+
+def _once(node: ProgramNode, first: ProgramNode, emitted: Emitted) -> tuple[str, ...]:
+    """The lines that make what a node keeps of its weights, under the names of the first one."""
+    lines = emitted.once if first is node else on_other_buffers(emitted.once, first, node)
+    return tuple(ast.unparse(ast.parse(line)) for line in lines)
+
+
 def _launches(
-    node: ProgramNode, first: ProgramNode, emitted: Mapping[str, Emitted]
+    node: ProgramNode, first: ProgramNode, packer: ProgramNode, emitted: Mapping[str, Emitted]
 ) -> tuple[str, ...]:
     found = emitted[first.name]
     lines = found.plan if first is node else on_other_buffers(found.plan, first, node)
-    return (*(f'{name} = prepared["{_own(name, node, first)}"]' for name in found.kept), *lines)
+    return (*(f'{name} = prepared["{_own(name, packer, first)}"]' for name in found.kept), *lines)
 
 
 def _own(name: str, node: ProgramNode, first: ProgramNode) -> str:
@@ -284,8 +309,7 @@ def _made_once(
     node: ProgramNode, first: ProgramNode, emitted: Emitted
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The lines that make what a node keeps of its weights, under names of its own, and those."""
-    lines = emitted.once if first is node else on_other_buffers(emitted.once, first, node)
-    trees = [ast.parse(line) for line in lines]
+    trees = [ast.parse(line) for line in _once(node, first, emitted)]
     made = {name for tree in trees for name in _bound(tree)}
     renaming = _Renaming({name: _own(name, node, first) for name in made})
     own = tuple(ast.unparse(renaming.visit(tree)) for tree in trees)

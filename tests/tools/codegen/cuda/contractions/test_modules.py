@@ -146,6 +146,28 @@ def test_layers_that_share_kernels_pack_their_own_weights_once(
         torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=4e-7, atol=4e-7)
 
 
+def test_a_layer_that_is_called_again_packs_its_weight_once(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+) -> None:
+    tied = ALIKE.replace("self.second = torch.nn.Linear(72, 72)", "self.second = self.first")
+    assert tied != ALIKE
+    task = trace(tied, "/tmp/layers.py", TracePolicy())
+    assert isinstance(task, Task), task
+    repertoire, way = repertoire_for(task, small_device), "streamed_wgmma"
+    loops = [one.loop for one in repertoire.options() if one.strategy.name == way]
+    draft = repertoire.draft({"form": "products", **dict.fromkeys(loops, way)})
+    prepare, forward = draft.plan.split("def forward")
+    assert prepare.count("_once_pack") == 1
+    assert forward.count("_streamed") == 2
+    space: dict = {}
+    exec(tied, space)
+    model, (x,) = space["Model"](), space["get_inputs"]()
+    played = _played(toolbox, draft, tmp_path)
+    with torch.no_grad():
+        got = played(dict(model.state_dict()), x)
+        torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=1e-6, atol=1e-6)
+
+
 DEEP = ALIKE.replace(
     "self.first = torch.nn.Linear(72, 72)", "self.first = torch.nn.Linear(1040, 72)"
 )
