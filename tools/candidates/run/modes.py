@@ -184,6 +184,16 @@ class Replayed:
         return tuple(value.clone() for value in self._replay())
 
 
+def layout_of(given: Sequence[object]) -> tuple[object, ...]:
+    """What a graph is made for: how tensors lie, and the plain values themselves, kept in it."""
+    return tuple(
+        (value.shape, value.stride(), value.dtype)
+        if isinstance(value, torch.Tensor)
+        else (type(value), value)
+        for value in given
+    )
+
+
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     """The same values, laid out in the same way."""
     like = torch.empty_strided(
@@ -281,10 +291,7 @@ class Ways:
     ) -> tuple[object, Named]:
         """What the plan returns, and the new values of the buffers that it updates."""
         ready = prepared or {}
-        key: tuple[object, ...] = (
-            mode,
-            *(value.shape for value in given if isinstance(value, torch.Tensor)),
-        )
+        key: tuple[object, ...] = (mode, layout_of(given))
         if mode == "graph":  # which reads weights where they were
             key = (*key, id(prepared), *(value.data_ptr() for value in weights.values()))
         if key not in self._made:

@@ -14,7 +14,7 @@ from torch import Tensor
 from kernelwright.tools.candidates import LaunchRefused
 from kernelwright.tools.candidates.run import PlanRunner
 from kernelwright.tools.candidates.run.arguments import without_gradients
-from kernelwright.tools.candidates.run.modes import Operators, Replayed, traced
+from kernelwright.tools.candidates.run.modes import Operators, Replayed, layout_of, traced
 from kernelwright.tools.candidates.run.tensor_maps import TensorMaps
 from kernelwright.tools.evaluate.timing.baselines import keep_to_oneself
 from kernelwright.tools.evaluate.verify.reference_runtime import tensors
@@ -59,7 +59,7 @@ class CompiledPlan:
         """
         self._runner.keep_up(weights)
         flat = self._flat(arguments, weights)
-        made = self._made.get(_layout(arguments))
+        made = self._made.get(layout_of(arguments))
         if made is None:
             made = self.compile(arguments, weights)
         return tuple(without_gradients(made, flat))  # type: ignore[arg-type]
@@ -89,16 +89,12 @@ class CompiledPlan:
             raise LaunchRefused(
                 f"torch.compile cannot compile around the launches: {type(error).__name__}: {words}"
             ) from error
-        self._made[_layout(arguments)] = made
+        self._made[layout_of(arguments)] = made
         return made
 
     def _flat(self, arguments: Sequence[Argument], weights: Weights) -> list[Tensor]:
         named = [weights[name] for name in self._reads]
         return [*tensors(arguments), *named, *self._runner.prepared.values()]
-
-
-def _layout(arguments: Sequence[Argument]) -> object:
-    return tuple((t.shape, t.stride()) for t in tensors(arguments))
 
 
 class GuardedFirst:

@@ -9,7 +9,7 @@ import torch
 
 from kernelwright.tools.candidates import LaunchRefused
 from kernelwright.tools.candidates.run import modes
-from kernelwright.tools.candidates.run.modes import Launches, MapOf, Operators, Replayed
+from kernelwright.tools.candidates.run.modes import Launches, MapOf, Operators, Replayed, layout_of
 from kernelwright.tools.evaluate.timing.modes import CompiledPlan, GuardedFirst, replayed
 from kernelwright.tools.languages import (
     Built,
@@ -202,3 +202,11 @@ def operator() -> object:
     operators.launcher("kernel", lambda arguments: None, [True])([torch.zeros(1)])
     (found,) = (call for content, call in modes._KNOWN.items() if "'same'" in content)
     return found
+
+
+def test_a_made_call_is_for_the_layout_type_and_plain_values_that_it_was_made_of() -> None:
+    x = torch.ones(4, 6)
+    same = layout_of((torch.zeros(4, 6), 2.0, True))
+    assert layout_of((x, 2.0, True)) == same
+    others = [(x, 3.0, True), (x, 2.0, 1), (x.mT.contiguous().mT, 2.0, True), (x.half(), 2.0, True)]
+    assert same not in [layout_of(given) for given in others]
