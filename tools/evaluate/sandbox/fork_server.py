@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -236,6 +237,7 @@ def job(
         folder=str(folder),
         limits=dict(limits),
         niceness=niceness,
+        heeds_interrupts=signal.getsignal(signal.SIGINT) != signal.SIG_IGN,
         numbers=list(numbers),
     )
 

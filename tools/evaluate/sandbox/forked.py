@@ -55,6 +55,7 @@ class Job(TypedDict):
     folder: str
     limits: dict[str, int]
     niceness: int
+    heeds_interrupts: bool
     numbers: list[int]
 
 
@@ -176,7 +177,8 @@ def settle(job: Job, descriptors: list[int]) -> int:
     word, output, *given = [fcntl.fcntl(n, fcntl.F_DUPFD_CLOEXEC, above) for n in descriptors]
     for standard in (1, 2):
         os.dup2(output, standard)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may not heed it
+    heeds = signal.default_int_handler if job["heeds_interrupts"] else signal.SIG_IGN
+    signal.signal(signal.SIGINT, heeds)  # as it would inherit it, whatever the server does
     os.closerange(_STANDARD, above)
     for number, descriptor in zip(job["numbers"], given, strict=True):
         os.dup2(descriptor, number)

@@ -100,9 +100,18 @@ async def said_by(walled: Walled) -> str:
         await walled.end()
 
 
+@pytest.mark.parametrize("heeds", [True, False], ids=["heeds interrupts", "in the background"])
 async def test_a_fork_finds_out_of_itself_what_a_started_process_does(
-    tmp_path: Path, environment: dict[str, str]
+    tmp_path: Path, environment: dict[str, str], heeds: bool
 ) -> None:
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler if heeds else signal.SIG_IGN)
+    try:
+        await _looked_alike(tmp_path, environment)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+async def _looked_alike(tmp_path: Path, environment: dict[str, str]) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hidden", encoding="utf-8")
     probe = PROBE.replace("SECRET", str(secret))
