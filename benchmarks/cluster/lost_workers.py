@@ -16,6 +16,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -208,7 +209,8 @@ def actors() -> list[int]:
 def offspring() -> list[tuple[int, str]]:
     """Every process that descends from this one, with its command line.
 
-    Not the one that compiles, which stays as long as the program does.
+    Not the one that compiles, nor the one that workers are forked from: both stay as long as the
+    program does.
     """
     parents, words = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -221,7 +223,9 @@ def offspring() -> list[tuple[int, str]]:
     while frontier:
         frontier = {pid for pid, parent in parents.items() if parent in frontier}
         found += [(pid, words.get(pid, "")) for pid in sorted(frontier)]
-    return [(pid, told) for pid, told in found if "compiler_process" not in told]
+    own = f"sandbox.forked .* {os.getpid()}$"
+    lasting = re.compile(f"compiler_process|{own}")
+    return [(pid, told) for pid, told in found if not lasting.search(told)]
 
 
 @dataclass(frozen=True)

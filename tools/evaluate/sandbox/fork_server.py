@@ -58,7 +58,15 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
-        command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()), ahead)
+        command = (
+            sys.executable,
+            "-P",
+            "-m",
+            _MODULE,
+            str(theirs.fileno()),
+            ahead,
+            str(os.getpid()),
+        )
         try:
             with _sealed_python() as python:
                 self._process = subprocess.Popen(

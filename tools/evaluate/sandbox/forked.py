@@ -1,4 +1,4 @@
-"""`python -P -m kernelwright.tools.evaluate.sandbox.forked SOCKET MODULE`: a fork server.
+"""`python -P -m kernelwright.tools.evaluate.sandbox.forked SOCKET MODULE PARENT`: a fork server.
 
 It imports MODULE, which brings torch and whatever else workers need, and never runs anybody's code.
 Whoever asks gets a fork of it that joins the namespaces which bubblewrap has made (as `nsenter`
@@ -61,6 +61,7 @@ class Job(TypedDict):
 
 def main() -> None:
     """Import, say so, and fork until nobody asks any more."""
+    launch.die_with(int(sys.argv[3]), signal.SIGKILL)  # its socket is looked at after all imports
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     ahead = importlib.import_module(sys.argv[2])
