@@ -25,6 +25,8 @@ from kernelwright.tools.codegen.algebra.separable import separable_window
 from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch, broadcast
 from kernelwright.tools.codegen.algebra.statistics import statistics_of_parts, sum_after_norm
 from kernelwright.tools.codegen.algebra.sums import WIDE, sum_after_linear_map
+from kernelwright.tools.codegen.algebra.together import steps_together
+from kernelwright.tools.codegen.algebra.unrolled import unrolled_recurrence
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.lower.nests.context import Arguments, UnlikeError, base
 from kernelwright.tools.types import Arg, Graph, Node, Ref, Scalar
@@ -243,6 +245,22 @@ MOST = 64
 
 
 REWRITES = (
+    GraphRewrite(
+        name="unrolled_recurrence",
+        title="compute all steps of a loop over time as one recurrent layer",
+        proof="h_t = f(x_t U + h_(t-1) W + b) for the library's cells is what its layers compute "
+        "of all x_t; one weight of both is cut into U and W, and sigmoid(-a) = 1 - sigmoid(a)",
+        conditions="steps differ in nothing but what they read, and read nothing that was made of "
+        "the states in another way",
+        change=unrolled_recurrence,
+    ),
+    GraphRewrite(
+        name="steps_together",
+        title="compute of all steps at once what is computed of each",
+        proof="rows of a product, and elements of an elementwise operator, do not depend on others",
+        conditions="the steps' results are concatenated in their order",
+        change=steps_together,
+    ),
     GraphRewrite(
         name="separable_window",
         title="slide a window of factors along one side after the other",

@@ -196,13 +196,32 @@ class Sketch:
         named: Sequence[tuple[str, Arg]] = (),
     ) -> Ref:
         """A new node of that shape, in the type of its first tensor."""
-        like = next(self._nodes[arg.node].out[0] for arg in args if isinstance(arg, Ref))
+        return Ref(node=self._called(op, args, [shape], named).name)
+
+    def call_many(
+        self,
+        op: str,
+        args: Sequence[Arg],
+        shapes: Sequence[Sequence[int]],
+        named: Sequence[tuple[str, Arg]] = (),
+    ) -> tuple[Ref, ...]:
+        """The results of a new node that has several."""
+        made = self._called(op, args, shapes, named)
+        return tuple(self._result(made.name, at, spec) for at, spec in enumerate(made.out))
+
+    def _called(
+        self,
+        op: str,
+        args: Sequence[Arg],
+        shapes: Sequence[Sequence[int]],
+        named: Sequence[tuple[str, Arg]],
+    ) -> Node:
+        like = self._nodes[next(name for arg in args for name in _names(arg))].out[0]
+        out = tuple(TensorSpec(shape=tuple(shape), dtype=like.dtype) for shape in shapes)
         name = self._name(op)
-        spec = TensorSpec(shape=tuple(shape), dtype=like.dtype)
-        node = Node(name=name, op=f"aten.{op}", args=tuple(args), kwargs=tuple(named), out=(spec,))
-        self._nodes[name] = node
-        self.new.append(node)
-        return Ref(node=name)
+        node = Node(name=name, op=f"aten.{op}", args=tuple(args), kwargs=tuple(named), out=out)
+        self._add(node)
+        return node
 
     def like(self, node: Node, args: Sequence[Arg], named: Sequence[tuple[str, Arg]]) -> Ref:
         """A new node that is like one, on other arguments."""
@@ -291,6 +310,18 @@ class Sketch:
         shape = [self.shape(x)[at] for at in order]
         return self.call("permute.default", (x, sizes(order)), shape)
 
+    def packed(self, x: Ref) -> Ref:
+        """The same tensor with its elements one after the other."""
+        named = (("memory_format", Scalar(value="contiguous_format")),)
+        return self.call("clone.default", (x,), self.shape(x), named)
+
+    def transposed(self, x: Ref) -> Ref:
+        """A matrix with rows and columns exchanged; what it was made of, if that is what it is."""
+        node = self.node(x.node)
+        is_turned = node.op == "aten.permute.default" and node.args[1] == sizes((1, 0))
+        source = node.args[0] if is_turned else None
+        return source if isinstance(source, Ref) else self.permute(x, (1, 0))
+
     def cast(self, x: Ref, dtype: DType) -> Ref:
         """The same numbers in another type."""
         name = self._name("to_copy")
@@ -316,15 +347,10 @@ class Sketch:
 
     def moments(self, x: Ref, dims: Sequence[int]) -> tuple[Ref, Ref]:
         """Variance (uncorrected) and mean over some dimensions, which stay with size 1."""
-        like, name = self._nodes[x.node].out[0], self._name("var_mean")
-        kept = tuple(1 if at in dims else size for at, size in enumerate(like.shape))
-        spec = TensorSpec(shape=kept, dtype=like.dtype)
+        kept = tuple(1 if at in dims else size for at, size in enumerate(self.shape(x)))
         named = (("correction", Scalar(value=0)), ("keepdim", Scalar(value=True)))
-        args = (x, sizes(dims))
-        self._add(
-            Node(name=name, op="aten.var_mean.correction", args=args, kwargs=named, out=(spec,) * 2)
-        )
-        return self._result(name, 0, spec), self._result(name, 1, spec)
+        made = self.call_many("var_mean.correction", (x, sizes(dims)), (kept, kept), named)
+        return made[0], made[1]
 
     def _result(self, of: str, at: int, spec: TensorSpec) -> Ref:
         name = self._name("getitem")
@@ -350,6 +376,26 @@ class Sketch:
             new = new if result is None else []
             nodes += [node] if result is None else []
         return self.graph.model_copy(update={"nodes": _used(nodes, self.kept)})
+
+    def replaced(self, results: Mapping[str, Node]) -> Graph:
+        """The graph with nodes of their names in the place of others, in an order that holds."""
+        nodes = [results.get(node.name, node) for node in self.graph.nodes]
+        ordered = _ordered([*nodes, *self.new])
+        return self.graph.model_copy(update={"nodes": _used(ordered, self.kept)})
+
+
+def _ordered(nodes: Sequence[Node]) -> list[Node]:
+    """Every node after those that it reads, and else as they are."""
+    named, done = {node.name: node for node in nodes}, dict[str, Node]()
+    for first in nodes:
+        pending = [first]
+        while pending:
+            missing = [named[name] for name in refs(pending[-1]) if name not in done]
+            if not missing:
+                node = pending.pop()
+                done[node.name] = node
+            pending += missing
+    return list(done.values())
 
 
 def _renamed(old: Node, result: Ref) -> Node:

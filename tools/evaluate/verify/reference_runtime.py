@@ -70,6 +70,8 @@ def renew(tensor: Tensor, domain: Domain, source: random.Random) -> None:
 
 def _turn(flat: Tensor, steps: int) -> None:
     """Move every value on; a device without room for one more copy keeps them where they are."""
+    if flat.dtype.itemsize == 1:  # PyTorch turns no 8-bit floats on a GPU
+        flat = flat.view(torch.uint8)
     try:
         moved = flat.roll(steps)
     except torch.OutOfMemoryError:

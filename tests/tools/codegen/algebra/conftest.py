@@ -33,7 +33,7 @@ def _run(graph: Graph, given: Values) -> dict[str, torch.Tensor]:
         named = {key: _plain(arg, values) for key, arg in node.kwargs}
         if node.op == "getitem":
             source = args[0]
-            assert isinstance(source, tuple)
+            assert isinstance(source, tuple | list)
             values[node.name] = source[args[1]]
         else:
             _, name, overload = node.op.split(".")

@@ -180,16 +180,29 @@ def test_an_exports_launch_gets_its_geometry_and_addresses(traced: bool):
 def test_on_a_device_a_graph_computes_what_it_captured():
     weight = torch.randn(8, 8, device="cuda")
 
-    def runner(given: list[torch.Tensor], weights: dict[str, torch.Tensor]):
-        return (torch.relu(given[0] @ weights["weight"]),)
-
-    call = replayed(runner, [torch.randn(4, 8, device="cuda")], {"weight": weight})
+    call = replayed(Rectified(), [torch.randn(4, 8, device="cuda")], {"weight": weight})
     for _ in range(2):
         given = torch.randn(4, 8, device="cuda")
         weight.add_(1.0)  # in place, as a training step or a loaded state does
         torch.testing.assert_close(call([given])[0], torch.relu(given @ weight))
     with pytest.raises(LaunchRefused, match="CUDA graph"):
-        replayed(lambda given, weights: (given[0] * given[0].sum().item(),), [given], {})
+        replayed(Waiting(), [given], {})
+
+
+class Rectified:
+    """A plan that prepares nothing."""
+
+    def keep_up(self, weights: dict[str, torch.Tensor]) -> None: ...
+
+    def __call__(self, given: list[torch.Tensor], weights: dict[str, torch.Tensor]):
+        return (torch.relu(given[0] @ weights["weight"]),)
+
+
+class Waiting(Rectified):
+    """One that waits for a value, which no capture allows."""
+
+    def __call__(self, given: list[torch.Tensor], weights: dict[str, torch.Tensor]):
+        return (given[0] * given[0].sum().item(),)
 
 
 def test_the_same_launch_is_the_same_operator_so_that_what_was_compiled_is_found_again():

@@ -23,3 +23,12 @@ def test_what_is_in_an_order_stays_in_it():
     values = torch.arange(64)
     renew(values, "sorted", random.Random(1))
     assert torch.equal(values, torch.arange(64))
+
+
+def test_numbers_of_eight_bits_move_on_too():
+    """As bytes, in which they are the same: a GPU turns no floats of eight bits."""
+    values = torch.arange(64, dtype=torch.float32).to(torch.float8_e4m3fn)
+    before = values.clone()
+    renew(values, "any", random.Random(1))
+    assert not torch.equal(values.view(torch.uint8), before.view(torch.uint8))
+    assert set(values.view(torch.uint8).tolist()) <= set(before.view(torch.uint8).tolist())

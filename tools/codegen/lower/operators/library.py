@@ -66,7 +66,14 @@ def call(context: Context, node: Node) -> None:
         uses.append(view.buffer)
         return view.text or view.buffer
 
-    given = [written(arg, spell) for arg in node.args]
+    def spell_whole(ref: Ref) -> str:
+        view = context.value(ref)
+        return spell(ref) if view.text == view.buffer else _copied(context, view, uses)
+
+    given = [
+        written(arg, spell_whole if _are_weights(node, at) else spell)
+        for at, arg in enumerate(node.args)
+    ]
     given += [f"{key}={written(arg, spell)}" for key, arg in node.kwargs if key not in PLACEMENT]
     made = [context.buffer(node.name, spec) for spec in node.out]
     names = tuple(view.buffer for view in made)
@@ -77,6 +84,17 @@ def call(context: Context, node: Node) -> None:
         cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
         tensor_share=tensor_share(context, node), dependent_steps=_dependent_steps(node),
     ))  # fmt: skip
+
+
+def _are_weights(node: Node, at: int) -> bool:
+    """Whether an argument lists a recurrent layer's weights, which are buffers of their own."""
+    return at == 2 and base(node.op) in GATES and node.op.endswith(".input")
+
+
+def _copied(context: Context, view: View, uses: list[str]) -> str:
+    made = context.copy(view)
+    uses.append(made.buffer)
+    return made.buffer
 
 
 def _packed(view: View) -> View:
