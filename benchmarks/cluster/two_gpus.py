@@ -1,0 +1,82 @@
+"""A suite on one GPU and on two of one host, by the same command: how much of the time is left.
+
+    python benchmarks/cluster/two_gpus.py FOLDER --match 19-58 --one 0 --two 1,2 --out two_gpus.json
+
+Runs `kernelwright bench FOLDER --gpus ...` twice, one after the other, or beside each other on GPUs
+of their own with `--beside` (which the processors must have room for). Both begin with an empty
+cache of their own, so that neither finds what the other compiled. The seconds are those of the
+command from its start to its end, imports and the first worker's start included; the tasks' own
+seconds, summed, stand beside them, as a suite ends with whatever file takes longest.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from kernelwright.graphs.suite import read
+
+
+def main() -> None:
+    """Run both, and say what came of it."""
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("folder", type=Path)
+    words.add_argument("--match", action="append", default=[], help="as of `kernelwright bench`")
+    words.add_argument("--one", default="0", help="the GPU of the first run")
+    words.add_argument("--two", default="0,1", help="the GPUs of the second")
+    words.add_argument("--beside", action="store_true", help="both at the same time")
+    words.add_argument("--seconds-per-task", type=float, default=1.0)
+    words.add_argument("--out", type=Path, required=True)
+    asked = words.parse_args()
+    with ThreadPoolExecutor(2 if asked.beside else 1) as pool:
+        runs = list(pool.map(lambda gpus: suite(asked, gpus), (asked.one, asked.two)))
+    share = runs[1].seconds / runs[0].seconds
+    told = {"runs": [asdict(run) for run in runs], "beside": asked.beside, "share": share}
+    asked.out.write_text(json.dumps({**told, "argv": sys.argv[1:]}, indent=1) + "\n")
+    for run in runs:
+        print(f"GPUs {run.gpus}: {run.tasks} tasks in {run.seconds:.1f} s", end=", ")
+        print(f"{run.task_seconds:.1f} s of tasks, the longest {run.longest_s:.1f} s")
+    print(f"two take {share:.3f} of one's time")
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """What one run took."""
+
+    gpus: str
+    tasks: int
+    seconds: float
+    task_seconds: float
+    longest_s: float
+
+
+def suite(asked: argparse.Namespace, gpus: str) -> SuiteRun:
+    """One run of the suite on some GPUs, with a home of its own."""
+    with tempfile.TemporaryDirectory() as home:
+        out = Path(home) / "results.jsonl"
+        command = [
+            sys.executable, "-m", "kernelwright", "bench", str(asked.folder), "--gpus", gpus,
+            "--search", "quick", "--seconds-per-task", str(asked.seconds_per_task),
+            "--evidence", "timing", "--out", str(out), "--run-dir", f"{home}/runs",
+            *(word for match in asked.match for word in ("--match", match)),
+        ]  # fmt: skip
+        environment = {**os.environ, "KERNELWRIGHT_HOME": f"{home}/home", "TMPDIR": home}
+        started = time.monotonic()
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+        seconds = time.monotonic() - started
+        if ended.returncode:
+            sys.exit(f"bench on GPUs {gpus} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+        took = [one.seconds for one in read(out)]
+    return SuiteRun(gpus, len(took), seconds, sum(took), max(took))
+
+
+if __name__ == "__main__":
+    main()
