@@ -255,20 +255,24 @@ def _geometries(
 ) -> Iterator[dict[str, str]]:
     """Grid and block, the likeliest first."""
     kept = {name: text for name, text in said.items() if name in ("shared", "cluster")}
-    for grid, block in _shapes(source, kernel, task):
+    for grid, block in _shapes(source, kernel, task, said.get("block", "")):
         yield {"grid": said.get("grid", grid), "block": said.get("block", block), **kept}
 
 
-def _shapes(source: KernelSource, kernel: str, task: Task) -> Iterator[tuple[str, str]]:
+def _shapes(source: KernelSource, kernel: str, task: Task, said: str) -> Iterator[tuple[str, str]]:
+    """Grids and blocks; grids cover what they have to in blocks of the size that was said."""
+    sizes = re.findall(r"[A-Z0-9_]+", said) if re.fullmatch(r"[(), A-Z0-9_]+", said) else []
     out = task.outputs[0]
     first = next((one.tensor for one in task.inputs if one.tensor is not None), out)
     if "threadIdx.y" in kernel:
         tile, columns = _named(_TILE_NAMES, source, kernel) or _TILE, out.shape[-1]
-        grid = f"(ceil_div({columns}, {tile}), ceil_div({out.numel // columns}, {tile}))"
-        yield grid, f"({tile}, {tile})"
+        x, y = sizes[:2] if len(sizes) > 1 else (tile, tile)
+        grid = f"(ceil_div({columns}, {x}), ceil_div({out.numel // columns}, {y}))"
+        yield grid, f"({x}, {y})"
         return
     bounds = _BOUNDS.search(kernel)
     block = bounds[1] if bounds else _named(_BLOCK_NAMES, source, kernel) or _THREADS
+    block = sizes[0] if sizes else block
     columns = first.shape[-1] if first.shape else 1
     a_row_a_block = (str(max(1, first.numel // columns)), block)
     linear = re.search(r"blockIdx\.x\s*\*[^;]*threadIdx\.x|threadIdx\.x\s*\+\s*blockIdx\.x", kernel)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from kernelwright.agents.shared.facts import Start
+from kernelwright.tools.candidates.inline_source import device_code
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.evaluate.executors.base.executor import HEARER, Executor
 from kernelwright.tools.languages import languages, new_candidate, parse_kernel
@@ -76,8 +77,8 @@ FENCE = re.compile(
 KERNEL_FILE = " or ".join(spec.suffixes[0] for spec in _SPECS)
 KERNEL_BLOCK = " or ".join(f"```{spec.name}" for spec in _SPECS)
 FOREIGN = (
-    "is a foreign ModelNew file, which can be checked; a search starts from a kernel with a plan "
-    f"(a {KERNEL_FILE} file with plan.py beside it)"
+    "is a foreign ModelNew file, which can be checked; a search starts from a kernel "
+    f"(a {KERNEL_FILE} file, or CUDA that a Python file gives load_inline)"
 )
 
 
@@ -95,7 +96,9 @@ def read_candidate(path: Path) -> Candidate:
 
 
 def read_start(path: Path) -> Start:
-    """A kernel to begin a search with: a candidate, or a kernel whose plan a model is to write.
+    """A kernel to begin a search with: a candidate, or a kernel that has no plan yet.
+
+    Of a Python file that compiles CUDA of its own, the device's code is taken.
 
     Raises:
         Complaint: When there is no kernel there.
@@ -104,6 +107,11 @@ def read_start(path: Path) -> Start:
     bare = path.is_file() and path.suffix in LANGUAGES and not any(map(Path.is_file, _plans(path)))
     if bare:
         return Start(language=LANGUAGES[path.suffix], kernel=_text(path), name=path.name)
+    if path.is_file() and path.suffix == ".py" and _defines_model(_text(path)):
+        inline = device_code(_text(path))
+        if not inline:
+            raise Complaint(f"{path} {FOREIGN}")
+        return Start(language="cuda", kernel=inline, name=path.name)
     found = read_candidate(path)
     return Start(language=found.language, kernel=found.kernel, plan=found.plan, name=path.name)
 

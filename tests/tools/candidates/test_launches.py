@@ -54,6 +54,19 @@ def line(found: Inferred, number: int = 0) -> str:
     return next(one.strip() for one in found.plans[number].splitlines() if "launch(" in one)
 
 
+def test_grids_are_of_blocks_of_the_size_that_was_said() -> None:
+    about = task({"x": spec(8, 64), "z": spec(8, 64)}, spec(8, 64))
+    found = launches(
+        f"// launch: block=64\n{ADD.splitlines(True)[1]}" + ADD[ADD.index("  int") :], about
+    )
+    assert line(found) == (
+        'launch("add", grid=ceil_div(512, 64), block=64, args=(x, z, out0, 512))'
+    )
+    wide = task({"a": spec(64, 32), "b": spec(32, 48)}, spec(64, 48))
+    found = launches("// launch: block=(32, 8)\n" + MATMUL, wide)
+    assert "grid=(ceil_div(48, 32), ceil_div(64, 8)), block=(32, 8)" in line(found)
+
+
 def test_a_thread_an_element_with_inputs_in_order_and_the_tunable_as_block() -> None:
     found = launches(ADD, task({"x": spec(8, 64), "z": spec(8, 64)}, spec(8, 64)))
     assert line(found) == (

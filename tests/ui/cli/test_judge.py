@@ -91,3 +91,11 @@ def test_a_whole_candidate_to_start_from_keeps_its_plan_and_the_contract(tmp_pat
 def test_nothing_to_start_from_is_a_complaint(tmp_path):
     with pytest.raises(Complaint, match="there is no candidate"):
         read_start(tmp_path / "fast.cu")
+
+
+def test_cuda_that_a_python_file_compiles_is_a_kernel_to_start_from(tmp_path):
+    answer = "source = '__global__ void k(float* x) { x[0] = 1; }'\nclass ModelNew:\n    pass\n"
+    (tmp_path / "answer.py").write_text(answer)
+    start = read_start(tmp_path / "answer.py")
+    assert (start.language, start.plan, start.name) == ("cuda", "", "answer.py")
+    assert start.kernel.startswith("__global__ void k")

@@ -1,0 +1,188 @@
+"""The CUDA of a Python file that compiles its own (`load_inline`), as a bare kernel.
+
+Answers to KernelBench hold their kernels as text, with host code that allocates and launches. Kept
+of that text is what runs on the device: kernels, device functions, types, constants and macros. The
+launch's block and shared memory are read off the host code where they are numbers, and said in a
+`// launch:` line; everything else about it is inferred as for any bare kernel (`launches`).
+
+A kernel that is a template over one type is taken for float. Not here: text that is put together
+when the file runs, what host code computes by the library between launches.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+import tree_sitter_cuda
+from tree_sitter import Language, Node, Parser
+
+# Headers of the device; the others are the host's.
+_HEADERS = re.compile(r"[<\"](?:cuda_(?:fp16|bf16|fp8)\.h|mma\.h|cooperative_groups\S*)[>\"]")
+_HOST = re.compile(r"\b(?:torch|at|c10|pybind11|std)::|\bcuda[A-Z]\w*\s*\(|<<<|PYBIND11_MODULE")
+_KEPT = frozenset({
+    "preproc_def", "preproc_function_def", "struct_specifier", "class_specifier", "declaration",
+    "type_definition", "alias_declaration", "enum_specifier", "comment", "namespace_definition",
+})  # fmt: skip
+_ONE_TYPE = re.compile(r"template\s*<\s*(?:typename|class)\s+(\w+)\s*>\s*")
+
+
+def device_code(answer: str) -> str:
+    """The device's code of the kernels that a Python file holds; "" where there is none.
+
+    Raises:
+        ValueError: The file is no Python.
+    """
+    sources = [text for text in _texts(answer) if "__global__" in text]
+    kept = [part for text in sources for part in _device_parts(_tree(text), text)]
+    if not any("__global__" in part for part in kept):
+        return ""
+    return "\n".join(dict.fromkeys([*_launch_lines(sources), *kept])) + "\n"
+
+
+def _texts(answer: str) -> Iterator[str]:
+    """Texts that stand in the file as they are, not as parts of others."""
+    tree = ast.parse(answer)
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+             for part in node.values}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+@cache
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_cuda.language()))
+
+
+def _tree(text: str) -> Node:
+    return _parser().parse(text.encode()).root_node
+
+
+def _words(node: Node) -> str:
+    return (node.text or b"").decode()
+
+
+def _device_parts(root: Node, text: str) -> Iterator[str]:
+    for node in root.children:
+        words = _words(node)
+        if node.type == "preproc_include":
+            if _HEADERS.search(words):
+                yield words.strip()
+        elif node.type == "template_declaration":
+            yield from _template(node)
+        elif node.type == "function_definition":
+            if _is_of_device(node):
+                yield words
+        elif node.type in _KEPT and not _HOST.search(words) and not _declares_host(node):
+            yield words.strip() + (";" if node.type.endswith("_specifier") else "")
+
+
+def _template(node: Node) -> Iterator[str]:
+    words, functions = _words(node), [c for c in node.children if c.type == "function_definition"]
+    if not functions:
+        if not _HOST.search(words):
+            yield words + ";"
+        return
+    if not _is_of_device(functions[0]):
+        return
+    one = _ONE_TYPE.match(words)
+    if "__global__" in _specifiers(functions[0]) and one:
+        yield re.sub(rf"\b{one[1]}\b", "float", words[one.end() :])
+    else:
+        yield words
+
+
+def _specifiers(function: Node) -> set[str]:
+    return {child.type for child in function.children}
+
+
+def _is_of_device(function: Node) -> bool:
+    return bool(_specifiers(function) & {"__device__", "__global__"})
+
+
+def _declares_host(node: Node) -> bool:
+    """Whether a declaration is a host function's."""
+    if node.type != "declaration":
+        return False
+    return any(child.type == "function_declarator" for child in node.children) and not (
+        _is_of_device(node)
+    )
+
+
+def _launch_lines(sources: list[str]) -> list[str]:
+    """What host code says of the one launch in numbers; nothing where there are several."""
+    calls = [(call, text) for text in sources for call in _launches(_tree(text))]
+    if len(calls) != 1 or any("// launch:" in text for text in sources):
+        return []
+    call, text = calls[0]
+    given = [child for child in call.children if child.is_named]
+    known = _numbers(text)
+    said = [
+        f"{name}={value}"
+        for name, node in zip(("block", "shared"), given[1:3], strict=False)
+        if (value := _value(_words(node), known)) not in ("", "0")
+    ]
+    return [f"// launch: {', '.join(said)}"] if said else []
+
+
+def _launches(root: Node) -> Iterator[Node]:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "kernel_call_syntax":
+            yield node
+        pending += node.children
+
+
+_NAMED = re.compile(
+    r"(?:#define\s+(\w+)\s+(\d+)\s*$)|(?:\b(\w+)\s*=\s*([^;{}]+);)|(?:\bdim3\s+(\w+)\s*\(([^;]*)\)\s*;)",
+    re.MULTILINE,
+)
+
+
+def _numbers(text: str) -> dict[str, str]:
+    """What names are set to: the first of each that is not another in other places."""
+    found: dict[str, str] = {}
+    for match in _NAMED.finditer(text):
+        define, number, name, value, dims, sizes = match.groups()
+        found.setdefault(define or name or dims, number or value or f"dim3({sizes})")
+    return found
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Div: operator.floordiv,
+}  # fmt: skip
+_SIZES = {"float": 4, "double": 8, "int": 4, "half": 2, "__half": 2}
+
+
+def _value(words: str, known: Mapping[str, str], depth: int = 0) -> str:
+    """An expression of numbers as a plan writes it; "" for any other."""
+    dims = re.fullmatch(r"\s*dim3\s*\((.*)\)\s*", words, re.DOTALL)
+    if dims and depth < _DEEP:
+        sizes = [_value(part, known, depth + 1) for part in dims[1].split(",")]
+        return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})" if all(sizes) else ""
+    if words.strip() in known and depth < _DEEP:
+        return _value(known[words.strip()], known, depth + 1)
+    sized = re.sub(r"sizeof\s*\(\s*(\w+)\s*\)", lambda m: str(_SIZES.get(m[1], m[0])), words)
+    try:
+        number = _number(ast.parse(sized.strip(), mode="eval").body, known, depth)
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return ""
+    return str(number)
+
+
+_DEEP = 8
+
+
+def _number(node: ast.expr, known: Mapping[str, str], depth: int) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.Name) and node.id in known and depth < _DEEP:
+        return int(_value(known[node.id], known, depth + 1))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = (_number(one, known, depth + 1) for one in (node.left, node.right))
+        return _OPERATORS[type(node.op)](left, right)
+    raise ValueError("it is no number")
