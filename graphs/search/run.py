@@ -23,6 +23,7 @@ from kernelwright.graphs.search.context import (
     SearchContext,
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
+from kernelwright.graphs.search.options.call_modes import keep_call_modes
 from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
 from kernelwright.graphs.search.options.run_terms import (
     attach,
@@ -78,6 +79,7 @@ async def start_search(
     overhear: OnPiece | None = None,
     prepare: Prepare | None = None,
     fresh: bool = False,
+    modes: bool = True,
     evidence: Depth = "full",
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
@@ -102,6 +104,7 @@ async def start_search(
         overhear: Called with what models say while they say it; nothing of that is kept.
         prepare: Done before the first plan, as `graphs.regions` does with a large model.
         fresh: Begin with nothing out of the user's library of kernels.
+        modes: Whether the best plans may be called otherwise than launch by launch.
         evidence: What certifying adds, where an executor is made here.
 
     Returns:
@@ -148,6 +151,8 @@ async def start_search(
             keep_distinct(archive)
             keep_counters(archive)
             keep_second_chances(archive)
+            if modes and judge.capabilities.certifies:
+                keep_call_modes(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
             agents = make_agents or agents_for(models)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
+from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.search.context import Listener, MakeAgents
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
@@ -64,6 +65,7 @@ class Ground:
             default where that disturbs no times, which is on a GPU.
         load_seconds: After how long a file is given up that neither computes nor reads.
         choice: What runs keep of their executor, where it is not of this machine.
+        regions: Whether large models are searched region by region.
     """
 
     target: Target
@@ -76,6 +78,7 @@ class Ground:
     ahead: bool | None = None
     load_seconds: float = 60.0
     choice: ExecutorChoice | None = None
+    regions: RegionsChoice = "auto"
 
 
 class OneFile:
@@ -140,6 +143,7 @@ class OneFile:
             make_agents=self._ground.make_agents,
             task=read,
             choice=self._ground.choice,
+            prepare=by_regions(self._ground.regions),
             fresh=True,  # no file of a suite may profit from another's search
         )
         if isinstance(summary, Refusal):

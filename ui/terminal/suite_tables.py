@@ -30,6 +30,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
 from kernelwright.graphs.suite.figures import sound
 from kernelwright.graphs.suite.outcome import BESIDE
+from kernelwright.tools.types import IN_MODE
 from kernelwright.tools.types.run import BestSummary
 from kernelwright.ui.terminal.output import remarks
 
@@ -105,10 +106,13 @@ def _sums(prefix: str, found: Figures) -> list[RenderableType]:
         lines.append(f"median of the floor's fraction {percent(found.floor_fraction_median)}")
     for name, counts in (
         ("timed beside", found.beside), ("without", found.absent), ("clock", found.clocks),
-        ("method", found.methods), ("precision", found.precisions), ("not searched", found.ends),
+        ("method", found.methods), ("precision", found.precisions), ("called", found.modes),
+        ("not searched", found.ends),
     ):  # fmt: skip
         if counts:
             lines.append(f"{name}: " + ", ".join(f"{plain(what)} {n}" for what, n in counts))
+    if found.parted:
+        lines.append(f"searched region by region: {found.parted}")
     if not found.correct:
         return [Text(line) for line in lines]
     table = _table(
@@ -157,9 +161,11 @@ def _conditions(outcomes: Sequence[Outcome]) -> Text:
 
 
 def _end(item: Outcome) -> str:
-    """How it ended, and beside what it does not stand."""
+    """How it ended, what of it was searched apart, how it is called, beside what it stands not."""
     without = f", without {', '.join(item.absent)}" if item.absent else ""
-    return f"{_words(item)}{without}"
+    searched, used = item.regions
+    parted = f", {count(searched, 'region')}, {used} used" if searched else ""
+    return f"{_words(item)}{parted}{IN_MODE[item.mode or 'eager']}{without}"
 
 
 def _words(item: Outcome) -> str:
