@@ -199,9 +199,17 @@ def _spending(profile: SearchProfile, slice_s: float) -> dict[str, object]:
     return {"tokens": tokens, "usd": None if profile.usd is None else profile.usd * share}
 
 
+_FOLDER = "regions"
+
+
+def region_files(archive: Archive) -> tuple[Path, ...]:
+    """The files of a model's regions that its run searched."""
+    return tuple(sorted((archive.folder / _FOLDER).glob("*.py")))
+
+
 def _written(context: SearchContext, found: Listed, item: RegionClass) -> Path:
     assert found.outline is not None
-    folder = context.archive.folder / "regions"
+    folder = context.archive.folder / _FOLDER
     folder.mkdir(exist_ok=True)
     path = folder / f"{context.task.name}_{item.name}.py"
     title = f"{item.name} of {context.task.name}, {len(item.regions)} places: {item.words}"

@@ -58,6 +58,7 @@ Ended = Literal["searched", "baselines", "refused", "timed_out", "failed"]
 
 EAGER, COMPILE = "eager", "compile"
 BESIDE = "beside"  # the part of an account that nobody waited for
+REGIONS = "regions"  # and that of all searches over a model's regions
 
 
 class Terms(Value):
