@@ -88,6 +88,14 @@ def test_a_mode_is_tried_where_the_host_bounds_a_call(
     assert modes_to_try(toy.TASK, kind, inside, evaluation, **given) == ()
 
 
+def test_a_host_that_was_seen_to_add_half_of_a_calls_work_bounds_it(toy: ModuleType) -> None:
+    candidate = Candidate(id="c", language="cuda", kernel="k", plan=BARE)
+    given = {"compile_s": None, "bandwidth_gb_s": 3000.0}
+    for added_ms, modes in ((0.4, ()), (0.6, ("graph",))):
+        evaluation = seen(toy, 10, 1.0).model_copy(update={"launch_ms": added_ms})
+        assert modes_to_try(toy.TASK, "cuda", candidate, evaluation, **given) == modes
+
+
 def test_large_arguments_cost_a_replay_more_than_it_saves(toy: ModuleType) -> None:
     candidate = Candidate(id="c", language="cuda", kernel="k", plan=BARE)
     given = {"compile_s": None, "bandwidth_gb_s": 1.0}  # 8 MB take 16 ms to be copied
