@@ -34,10 +34,10 @@ _TERM = "call modes"
 # Plans that are called otherwise: the fastest, and one that is about as fast.
 _MOST, _NEAR = 2, 1.1
 
-# Seconds for issuing one launch or operator, by the host: in a plan on two cores of a virtual machine
-# a launch took 10 us at best and an operator 3. Beside an H200 a single call of ResNet18, of some
-# sixty, took 2.9 ms longer than its work, and one of 1_MLP, of a handful, 58 us (by host_share in
-# benchmarks/results/h200/kernelbench_level3.jsonl).
+# Seconds for issuing one launch or operator, by the host: in a plan on two cores of a virtual
+# machine a launch took 10 us at best and an operator 3. Beside an H200 a single call of ResNet18,
+# of dozens, took 2.9 ms longer than its work, and one of 1_MLP, of a handful, 58 us (by host_share
+# in benchmarks/results/h200/kernelbench_level3.jsonl).
 _STEP_S = 15e-6
 # A call whose steps take longer than this many times as long each has the host ahead of the device.
 _BOUND = 4.0
