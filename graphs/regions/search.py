@@ -140,6 +140,7 @@ async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionRe
     spare_s = max(0.0, context.searching_ends_s - context.searched_s)
     ends_s = context.searched_s + SHARE_OF_TIME * spare_s
     waiting = [item for item in found.regions.classes if item.share >= LEAST_SHARE]
+    beside_s = 0.0  # what one took beside its slice: to be read, for eager's time
     context.executor.compile_ahead(False)
     try:
         for item in found.regions.classes:
@@ -151,9 +152,11 @@ async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionRe
                 results[item.name] = RegionResult(why=why)
             else:
                 gains = sum(other.gain_ms for other in waiting) or 1.0
-                left_s = max(0.0, ends_s - context.searched_s)
+                before_s = context.searched_s
+                left_s = max(0.0, ends_s - before_s - beside_s)
                 slice_s = max(left_s * item.gain_ms / gains, min(_LEAST_S, left_s))
                 results[item.name] = await _search(context, found, item, slice_s)
+                beside_s = max(beside_s, context.searched_s - before_s - slice_s)
                 context.archive.record_decision(key, results[item.name].model_dump_json())
             waiting = [other for other in waiting if other is not item]
             shown = _shown(item, results[item.name], in_use=False)

@@ -135,6 +135,37 @@ def test_regions_are_searched_where_those_that_have_a_turn_hold_half_of_what_the
     assert not too_little(parted((12, 0.5), (1, 0.1), (1, 0.1)), 1)  # twelve equal layers
 
 
+@pytest.mark.asyncio
+async def test_what_regions_take_beside_their_slices_is_not_taken_from_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    found: Any = SimpleNamespace(regions=parted(*[(1, 0.1)] * 10))
+    told: list[tuple[str, str]] = []
+    context: Any = SimpleNamespace(
+        searched_s=0.0,
+        searching_ends_s=100.0,
+        archive=SimpleNamespace(
+            decisions=lambda: (), record_decision=lambda *kept: told.append(kept)
+        ),
+        executor=SimpleNamespace(compile_ahead=lambda wanted: None),
+        emit=lambda event, key: None,
+    )
+    slices: list[float] = []
+
+    async def searching(context: Any, found: Any, item: RegionClass, slice_s: float):
+        if slice_s < 4.0:
+            return RegionResult(why="the time was over before its turn")
+        slices.append(slice_s)
+        context.searched_s += slice_s + 6.0  # to be read, and for eager's time
+        return RegionResult(run=item.name)
+
+    monkeypatch.setattr(search, "_search", searching)
+    results = await search._searched(context, found)
+    assert len(results) == len(told) == 10
+    assert len(slices) >= 5
+    assert context.searched_s <= 70.0
+
+
 def test_a_longer_search_gives_more_regions_a_turn_on_every_device():
     for kind in ("cpu", "cuda"):
         assert turns(10, kind) == 0
