@@ -5,6 +5,7 @@ from math import inf
 from pathlib import Path
 
 from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.agents.roles.composed import Compositions
 from kernelwright.agents.shared.facts import Start
 from kernelwright.graphs.run_view.events import (
     BaselinesMeasured,
@@ -28,6 +29,7 @@ from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memo
 from kernelwright.graphs.search.options.run_terms import (
     attach,
     choice_of,
+    keep_composed,
     keep_counters,
     keep_distinct,
     keep_manner,
@@ -155,6 +157,8 @@ async def start_search(
                 keep_call_modes(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
+            if prepare is None:
+                keep_composed(archive, Compositions())  # nor will a resume search its regions
             agents = make_agents or agents_for(models)
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare

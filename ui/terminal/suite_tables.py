@@ -57,7 +57,7 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
         Text(percent(best.limit_fraction) if best else NOTHING),
-        Text(one_line(_end(item), 60), style="yellow" if item.doubt or item.words else ""),
+        Text(one_line(_end(item), 100), style="yellow" if item.doubt or item.words else ""),
     )
 
 
