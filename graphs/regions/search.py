@@ -142,6 +142,7 @@ async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionRe
     waiting = [item for item in found.regions.classes if item.share >= LEAST_SHARE]
     beside_s = 0.0  # what one took beside its slice: to be read, for eager's time
     context.executor.compile_ahead(False)
+    context.executor.beside_eager_alone(True)
     try:
         for item in found.regions.classes:
             key = f"region:{item.name}"
@@ -163,6 +164,7 @@ async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionRe
             context.emit(RegionSearched(region=shown), key=key)
     finally:
         context.executor.compile_ahead(True)
+        context.executor.beside_eager_alone(False)
     return results
 
 

@@ -147,7 +147,9 @@ async def test_what_regions_take_beside_their_slices_is_not_taken_from_the_whole
         archive=SimpleNamespace(
             decisions=lambda: (), record_decision=lambda *kept: told.append(kept)
         ),
-        executor=SimpleNamespace(compile_ahead=lambda wanted: None),
+        executor=SimpleNamespace(
+            compile_ahead=lambda wanted: None, beside_eager_alone=lambda wanted: None
+        ),
         emit=lambda event, key: None,
     )
     slices: list[float] = []
