@@ -19,6 +19,8 @@ from kernelwright.graphs.run_view.events import (
     STATUS,
     CandidateWritten,
     Event,
+    RegionSearched,
+    RegionsFound,
     count,
     milliseconds,
     one_line,
@@ -57,7 +59,7 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
         Text(percent(best.limit_fraction) if best else NOTHING),
-        Text(one_line(_end(item), 100), style="yellow" if item.doubt or item.words else ""),
+        Text(one_line(_end(item), 120), style="yellow" if item.doubt or item.words else ""),
     )
 
 
@@ -259,7 +261,7 @@ class Board:
         for name, turn in self._present.items():
             took = seconds(time.monotonic() - turn.since_s)
             written = f"{count(turn.written, 'candidate')}, " if turn.written else ""
-            parts.append(f"{one_line(Path(name).stem, 60)}: {written}{took}")
+            parts.append(f"{one_line(Path(name).stem, 60)}: {turn.regions}{written}{took}")
         return "; ".join(parts)
 
 
@@ -269,7 +271,21 @@ class _Turn:
 
     since_s: float = field(default_factory=time.monotonic)
     written: int = 0
+    waiting: set[str] = field(default_factory=set)
+    found: int = 0
 
     def hear(self, event: Event) -> None:
-        """Count what its search writes."""
+        """Count what its search writes, and which of its regions had their turn."""
         self.written += isinstance(event, CandidateWritten)
+        if isinstance(event, RegionsFound):
+            self.waiting = {item.name for item in event.regions if item.state == "waiting"}
+            self.found = len(self.waiting)
+        if isinstance(event, RegionSearched):
+            self.waiting.discard(event.region.name)
+
+    @property
+    def regions(self) -> str:
+        """`3 of 12 regions, ` while they are searched."""
+        if not self.waiting:
+            return ""
+        return f"{self.found - len(self.waiting)} of {count(self.found, 'region')}, "
