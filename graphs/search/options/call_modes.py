@@ -6,8 +6,10 @@ operators of the library's: a call is bound by that where each of them takes lit
 their turn once, when the searching is over, as then the plan is known that they are made of; while
 it goes on candidates are compared as they are called launch by launch.
 
-Not covered: far devices, where each question is a trip; regions, whose whole has its modes; plans
-that the search ranked behind its first few, which might be ahead in another mode.
+What a model's regions were put together to has its modes in the first round, and here those for
+which there was no time then. Not covered: far devices, where each question is a trip; the searches
+over regions; plans that the search ranked behind its first few, which might be ahead in another
+mode.
 """
 
 import json
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 from kernelwright.graphs.run_view.events import CandidateWritten
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import Best, judge, screened_ms, settle
+from kernelwright.graphs.search.options.run_terms import compositions_of
 from kernelwright.tools.archive import Archive, Standing, ranked
 from kernelwright.tools.candidates.plan import library_calls
 from kernelwright.tools.languages import in_mode
@@ -137,7 +140,7 @@ def _foremost(standings: Sequence[Standing]) -> list[Standing]:
     found: list[Standing] = []
     for item in ranked(standings):
         seen = {other.candidate.plan for other in found}
-        if item.candidate.mode == "eager" and item.candidate.plan not in seen:
+        if _is_plain(item.candidate) and item.candidate.plan not in seen:
             found.append(item)
     least_ms = found[0].evaluation.median_ms if found else None
     limit_ms = _NEAR * (least_ms or 0.0)
@@ -160,12 +163,34 @@ def _chosen(context: SearchContext, round: int) -> list[tuple[Candidate, CallMod
                 bandwidth_gb_s=context.hardware.bandwidth_gb_s,
             )
         )
-        return json.dumps([*found])
+        return json.dumps([*dict.fromkeys((*_left(context), *found))])
 
     decided: list[tuple[str, CallMode]] = json.loads(
         context.decide(f"modes:{round}:{context.laps}", now)
     )
     return [(context.archive.candidate(id), mode) for id, mode in decided]
+
+
+def _left(context: SearchContext) -> list[tuple[str, CallMode]]:
+    """Modes of what regions were put together to for which there was no time in their round."""
+    items, archive = compositions_of(context.archive).items, context.archive
+    plain = {item.candidate.plan: item.candidate.id for item in items if _is_plain(item.candidate)}
+    return [
+        (plain[item.candidate.plan], item.candidate.mode)
+        for item in items
+        if not _is_plain(item.candidate)
+        and archive.evaluation(item.candidate.id) is None
+        and _is_correct(archive.evaluation(plain[item.candidate.plan]))
+        and (item.candidate.mode != "compile" or _compile_s(context) is not None)
+    ]
+
+
+def _is_plain(candidate: Candidate) -> bool:
+    return candidate.mode == "eager"
+
+
+def _is_correct(evaluation: Evaluation | None) -> bool:
+    return evaluation is not None and evaluation.verdict is Verdict.CORRECT
 
 
 def _compile_s(context: SearchContext) -> float | None:
@@ -188,6 +213,6 @@ def _written(context: SearchContext, made: Candidate, round: int) -> None:
 
 
 def _is_ahead(screened: Evaluation, own_ms: float | None) -> bool:
-    if screened.verdict is not Verdict.CORRECT or screened.median_ms is None:
+    if not _is_correct(screened) or screened.median_ms is None:
         return False
     return own_ms is None or screened.median_ms < own_ms

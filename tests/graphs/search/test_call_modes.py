@@ -7,20 +7,27 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from kernelwright.agents.roles.composed import Composition, Compositions
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.figures import choose
+from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.call_modes import modes_of, modes_to_try
+from kernelwright.graphs.search.options.run_terms import keep_composed
+from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.candidates.plan import library_calls
 from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.languages import in_mode, new_candidate
 from kernelwright.tools.types import (
     CallMode,
     Candidate,
     Effort,
     Evaluation,
+    Idea,
     LaunchShape,
     Measurement,
+    TracePolicy,
     Verdict,
     Verification,
 )
@@ -182,6 +189,37 @@ async def test_a_region_is_called_launch_by_launch_as_its_whole_has_the_modes(
     executor = many_launches(toy, {"eager": 1.0, "graph": 0.5}, steps=100)
     await search(executor=RegionJudge(executor))
     assert {mode for mode, _ in executor.modes} == {"eager"}
+
+
+@pytest.mark.parametrize("seconds", [0.01, 600.0])
+async def test_the_modes_of_what_regions_were_put_together_to_have_a_look_however_late_it_is(
+    toy: ModuleType, tmp_path: Path, seconds: float
+) -> None:
+    executor = many_launches(toy, {"eager": 1.0, "compile": 0.7, "graph": 0.5}, steps=2)
+    draft = toy.ToyRepertoire(toy.LOOPS).draft({"rows": "once", "tail": "flat"})
+    whole = new_candidate("cpp", draft.kernel, draft.plan, strategies=draft.strategies)
+    modes: tuple[CallMode, ...] = ("eager", "compile", "graph")
+    idea = Idea(id="", title="", mechanism="", reason="", category="fusion", metric="")
+    items = tuple(
+        Composition(
+            idea=idea.model_copy(update={"id": f"r1i{number}", "round": 1}),
+            candidate=in_mode(whole, mode),
+        )
+        for number, mode in enumerate(modes, start=1)
+    )
+
+    async def prepare(context: SearchContext) -> None:
+        keep_composed(context.archive, Compositions(items=items))
+
+    profile = toy.PROFILE.model_copy(update={"seconds": seconds, "tuning_trials": 0})
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=executor,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS), prepare=prepare,
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    assert summary.best is not None
+    assert summary.best.mode == "graph"
+    assert {mode for mode, effort in executor.modes if effort == "screen"} == {*modes}
 
 
 async def test_what_was_called_otherwise_replays(
