@@ -148,7 +148,7 @@ def test_a_large_model_of_a_suite_is_searched_by_regions_and_its_line_says_so(
     assert found.terms.regions == "on"
     assert found.summary is not None
     first = found.summary.regions[0]
-    assert first.places == 6
+    assert first.places == 5  # the one at an end is of its own kind
     assert (tmp_path / "home" / "runs" / first.run).is_dir()
     assert found.regions[0] >= 1
     assert "searched region by region: 1" in capsys.readouterr().out
