@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
+from kernelwright.graphs.regions.search import RegionsChoice
 from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
 from kernelwright.graphs.suite.runner import Begun, source_sha256
 from kernelwright.profiles.load import Models, SearchProfile
@@ -50,6 +51,7 @@ class Share(Value):
     evidence: Depth
     marks: str = ""
     load_seconds: float = 60.0
+    regions: RegionsChoice = "auto"
 
     def run(self, begun: Begun) -> AsyncIterator[Outcome]:
         """Run it in this process; see `run_suite`."""
@@ -66,6 +68,7 @@ class Share(Value):
             self.models,
             rules=Rules.of(self.evidence),
             load_seconds=self.load_seconds,
+            regions=self.regions,
         )
 
 

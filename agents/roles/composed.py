@@ -1,7 +1,8 @@
 """Hands a search over a large model the candidates that its regions were put together to.
 
 They are the ideas of the first round, each with its candidate; the search judges them as it judges
-any other. Where none is correct, the other planner goes on with the model as a whole.
+any other. In the time that is left the other planner goes on with the model as a whole, which may
+be better than its parts.
 """
 
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
@@ -16,9 +17,14 @@ class Composition(Value):
 
 
 class Compositions(Value):
-    """All that a search over a model was given; empty where no region became faster."""
+    """All that a search over a model was given; empty where no region became faster.
+
+    `whole` says that the model may be searched as one besides. One that is traced in parts is not,
+    and runs from before this was kept were not while a composition was correct.
+    """
 
     items: tuple[Composition, ...] = ()
+    whole: bool = False
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -27,7 +33,7 @@ class Compositions(Value):
 
 
 class ComposedPlanner:
-    """Proposes the compositions in the first round, and nothing after that while one is correct."""
+    """Proposes the compositions in the first round, and the model as one after that."""
 
     def __init__(self, planner: Planner, given: Compositions) -> None:
         self._planner = planner
@@ -39,6 +45,6 @@ class ComposedPlanner:
             ideas = tuple(item.idea for item in self._given.items)
             reasoning = "Each region was searched by itself; these put together what was faster."
             return Proposal(ideas=ideas, reasoning=reasoning)
-        if planner_input.best is not None:
+        if planner_input.best is not None and not self._given.whole:
             return Proposal(ideas=(), reasoning="Its regions were searched one by one.")
         return await self._planner.plan(planner_input)

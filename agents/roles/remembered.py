@@ -13,7 +13,7 @@ from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.agents.shared.facts import choices
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
-from kernelwright.tools.languages import new_candidate, settings_to_try
+from kernelwright.tools.languages import in_mode, new_candidate, settings_to_try
 from kernelwright.tools.memory import Kept, TaskKey
 from kernelwright.tools.types import Candidate, Idea, Setting, Value
 
@@ -101,7 +101,7 @@ def _same(item: Kept, key: TaskKey) -> Candidate | None:
     if plan is None:
         return None
     try:
-        return new_candidate(
+        made = new_candidate(
             item.language,
             item.kernel,
             plan,
@@ -110,6 +110,7 @@ def _same(item: Kept, key: TaskKey) -> Candidate | None:
             strategies=item.strategies,
             note=f"from your library: {item.words}",
         )
+        return in_mode(made, item.mode)
     except ContractError:  # of another version, or out of somebody's file
         return None
 

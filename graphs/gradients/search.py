@@ -87,6 +87,7 @@ async def with_backward(
                         models=models,
                         control=control,
                         fresh=fresh,
+                        modes=False,  # an export calls the backward's plan launch by launch
                     )
                     found = _ended(ended, seen.backward)
         archive.record_term(BACKWARD_TERM, found.model_dump_json())

@@ -1,7 +1,8 @@
 """The judge as the search over one region sees it: eager alone, and nothing is certified.
 
 Nothing is claimed of a region by itself. What its search finds is verified and compared with eager
-as ever; torch.compile and the certification are for the whole.
+as ever; torch.compile and the certification are for the whole. Whoever searches regions tells the
+executor so (`beside_eager_alone`), which would build torch.compile for each of them.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """A model as a list of regions: where its time goes, and what there is to gain."""
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.codegen.algebra import loops_as_layers
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import floor_ms
@@ -23,8 +24,12 @@ class Listed(Value):
 
 
 def is_large(task: Task) -> bool:
-    """Whether a task is worth searching region by region."""
-    return bool(task.parts) or boundaries(task.graph) >= LARGE
+    """Whether a task is worth searching region by region.
+
+    A written loop over time counts as the one layer that it can be computed as: in regions its
+    steps would be apart.
+    """
+    return bool(task.parts) or boundaries(loops_as_layers(task.graph)) >= LARGE
 
 
 async def listed(executor: Executor, task: Task) -> Listed:

@@ -16,8 +16,10 @@ from typing import Literal
 from kernelwright.agents.roles.composed import Composition, Compositions
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.regions.listing import Listed, is_large, listed
+from kernelwright.graphs.regions.paying import LEAST_SHARE, SHARE_OF_TIME, too_little, turns
 from kernelwright.graphs.run_view.events import Noted, RegionSearched, RegionsFound
 from kernelwright.graphs.search.context import Prepare, SearchContext
+from kernelwright.graphs.search.options.call_modes import modes_of
 from kernelwright.graphs.search.options.remembering import memories_of
 from kernelwright.graphs.search.options.run_terms import keep_composed
 from kernelwright.graphs.search.run import start_search
@@ -35,10 +37,8 @@ from kernelwright.tools.types.value import Value
 
 RegionsChoice = Literal["auto", "on", "off"]
 
-# Of the time for searching, the regions' part; the rest is for the whole.
-_SHARE_OF_TIME = 0.7
-# A region that takes less of the model's time is left alone, and so is one for which less is left.
-LEAST_SHARE, _LEAST_S = 0.01, 4.0
+# A region for which less is left is left alone.
+_LEAST_S = 4.0
 # What is not certainly ahead of eager by itself may still be once it is put together.
 _HOPEFUL = 0.97
 
@@ -62,46 +62,46 @@ def by_regions(choice: RegionsChoice) -> Prepare | None:
     """What to do before the first plan: nothing, or to search the regions of a large model.
 
     Args:
-        choice: always, never, or where `pays_by_itself` says so.
+        choice: always, never, or where `may_pay` and then the regions themselves say so.
     """
     if choice == "off":
         return None
     return search_regions if choice == "on" else _where_large
 
 
-# A search of fewer seconds is over before the classes of a model had their candidates compiled.
-_LEAST_SEARCH_S = 120.0
+def may_pay(context: SearchContext) -> bool:
+    """Whether the regions of a model are listed without being asked for; the same on all devices.
 
-
-def pays_by_itself(context: SearchContext) -> bool:
-    """Whether regions are searched without being asked for.
-
-    Where a model has several operators of the library's, and time enough for every class. On a GPU
-    kernels of ours take products too, regions were not measured yet, and they are asked for. A
-    model that is traced in parts is searched in no other way.
+    Where it has several operators of the library's, and two classes can have their turns. A model
+    that is traced in parts is searched in no other way.
     """
     if context.task.parts:
         return True
-    enough = context.profile.seconds >= _LEAST_SEARCH_S and context.hardware.kind == "cpu"
-    return enough and is_large(context.task) and not context.executor.capabilities.remote
+    large = is_large(context.task) and not context.executor.capabilities.remote
+    return large and turns(context.profile.seconds, context.hardware.kind) > 1
 
 
 async def _where_large(context: SearchContext) -> None:
-    if pays_by_itself(context):
-        await search_regions(context)
+    if may_pay(context):
+        await search_regions(context, asked=False)
 
 
-async def search_regions(context: SearchContext) -> None:
-    """Search the regions of the context's task, and keep what they were put together to."""
+async def search_regions(context: SearchContext, *, asked: bool = True) -> None:
+    """Search the regions of the context's task, and keep what they were put together to.
+
+    Args:
+        context: of the model's search.
+        asked: whether the person wants it; else it is left where `too_little` says why.
+    """
     before_s = context.archive.spent_s()
     found = await listed(context.executor, context.task)
     measuring_s = context.archive.spent_s() - before_s
     context.compared(measuring_s)
-    if found.regions is None or found.outline is None or not found.regions.classes:
-        why = found.failure or "nothing stands between operators of the library's"
+    if why := _why_not(context, found, asked=asked):
         context.emit(Noted(words=f"{_otherwise(context)}: {why}"), key="regions:none")
         keep_composed(context.archive, Compositions())
         return
+    assert found.regions is not None
     context.emit(RegionsFound(regions=_listed(found), seconds=measuring_s), key="regions")
     results = await _searched(context, found)
     parts = tuple((item, results[item.name]) for item in found.regions.classes)
@@ -118,6 +118,15 @@ async def search_regions(context: SearchContext) -> None:
     keep_composed(context.archive, given)
 
 
+def _why_not(context: SearchContext, found: Listed, *, asked: bool) -> str:
+    """Why the regions are not searched; "" where they are."""
+    if found.regions is None or found.outline is None or not found.regions.classes:
+        return found.failure or "nothing stands between operators of the library's"
+    if asked or context.task.parts:
+        return ""
+    return too_little(found.regions, turns(context.profile.seconds, context.hardware.kind))
+
+
 def _otherwise(context: SearchContext) -> str:
     """What is done where regions bring nothing; a model in parts is searched in no other way."""
     return "nothing else is searched" if context.task.parts else "the model is searched as one"
@@ -129,9 +138,11 @@ async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionRe
     known = dict(context.archive.decisions())
     results: dict[str, RegionResult] = {}
     spare_s = max(0.0, context.searching_ends_s - context.searched_s)
-    ends_s = context.searched_s + _SHARE_OF_TIME * spare_s
+    ends_s = context.searched_s + SHARE_OF_TIME * spare_s
     waiting = [item for item in found.regions.classes if item.share >= LEAST_SHARE]
+    beside_s = 0.0  # what one took beside its slice: to be read, for eager's time
     context.executor.compile_ahead(False)
+    context.executor.beside_eager_alone(True)
     try:
         for item in found.regions.classes:
             key = f"region:{item.name}"
@@ -142,15 +153,18 @@ async def _searched(context: SearchContext, found: Listed) -> dict[str, RegionRe
                 results[item.name] = RegionResult(why=why)
             else:
                 gains = sum(other.gain_ms for other in waiting) or 1.0
-                left_s = max(0.0, ends_s - context.searched_s)
+                before_s = context.searched_s
+                left_s = max(0.0, ends_s - before_s - beside_s)
                 slice_s = max(left_s * item.gain_ms / gains, min(_LEAST_S, left_s))
                 results[item.name] = await _search(context, found, item, slice_s)
+                beside_s = max(beside_s, context.searched_s - before_s - slice_s)
                 context.archive.record_decision(key, results[item.name].model_dump_json())
             waiting = [other for other in waiting if other is not item]
             shown = _shown(item, results[item.name], in_use=False)
             context.emit(RegionSearched(region=shown), key=key)
     finally:
         context.executor.compile_ahead(True)
+        context.executor.beside_eager_alone(False)
     return results
 
 
@@ -190,9 +204,17 @@ def _spending(profile: SearchProfile, slice_s: float) -> dict[str, object]:
     return {"tokens": tokens, "usd": None if profile.usd is None else profile.usd * share}
 
 
+_FOLDER = "regions"
+
+
+def region_files(archive: Archive) -> tuple[Path, ...]:
+    """The files of a model's regions that its run searched."""
+    return tuple(sorted((archive.folder / _FOLDER).glob("*.py")))
+
+
 def _written(context: SearchContext, found: Listed, item: RegionClass) -> Path:
     assert found.outline is not None
-    folder = context.archive.folder / "regions"
+    folder = context.archive.folder / _FOLDER
     folder.mkdir(exist_ok=True)
     path = folder / f"{context.task.name}_{item.name}.py"
     title = f"{item.name} of {context.task.name}, {len(item.regions)} places: {item.words}"
@@ -239,20 +261,12 @@ def _compositions(
         if picked
     ]
     eager = [item for item in made if item is not None]
-    modes = () if context.task.parts else _MODES[context.hardware.kind]
-    if context.task.draws_random:
-        modes = tuple(
-            mode for mode in modes if mode != "compile"
-        )  # it draws in an order of its own
+    modes = modes_of(context.task, context.hardware.kind)
     others = [
         _called(eager[0], mode, len(chosen) + number)
         for number, mode in enumerate(modes if eager else (), start=1)
     ]
-    return Compositions(items=(*eager, *others))
-
-
-# Beside eager calls. What is traced in parts branches on values, which neither of them can.
-_MODES: dict[str, tuple[CallMode, ...]] = {"cpu": ("compile",), "cuda": ("compile", "graph")}
+    return Compositions(items=(*eager, *others), whole=not context.task.parts)
 
 
 def _called(made: Composition, mode: CallMode, number: int) -> Composition:

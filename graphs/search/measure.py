@@ -28,6 +28,7 @@ from kernelwright.graphs.search.judging import (
     screened_ms,
     settle,
 )
+from kernelwright.graphs.search.options.call_modes import call_otherwise
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.options.rounds import (
     put_off,
@@ -254,6 +255,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     """
     context, round = runtime.context, state["round"]
     await complete(context)
+    best = await call_otherwise(context, Best(state["best"], state["best_ms"]), round)
     chosen = finalists(context.archive.standings(), context.profile.finalists)
     many = _rivals(context, chosen)
     if context.executor.capabilities.remote:
@@ -280,7 +282,7 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             stands = True
             decided = decided or settles(evaluation, screened_ms(context, finalist.candidate))
     await context.look_at_the_floor(f"certified:{round}:{context.laps}", round)
-    return {}
+    return {"best": best.id, "best_ms": best.ms}
 
 
 async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:

@@ -5,6 +5,7 @@ from math import inf
 from pathlib import Path
 
 from kernelwright.agents.llm.endpoint import OnPiece
+from kernelwright.agents.roles.composed import Compositions
 from kernelwright.agents.shared.facts import Start
 from kernelwright.graphs.run_view.events import (
     BaselinesMeasured,
@@ -23,10 +24,12 @@ from kernelwright.graphs.search.context import (
     SearchContext,
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
+from kernelwright.graphs.search.options.call_modes import keep_call_modes
 from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
 from kernelwright.graphs.search.options.run_terms import (
     attach,
     choice_of,
+    keep_composed,
     keep_counters,
     keep_distinct,
     keep_manner,
@@ -78,6 +81,7 @@ async def start_search(
     overhear: OnPiece | None = None,
     prepare: Prepare | None = None,
     fresh: bool = False,
+    modes: bool = True,
     evidence: Depth = "full",
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
@@ -102,6 +106,7 @@ async def start_search(
         overhear: Called with what models say while they say it; nothing of that is kept.
         prepare: Done before the first plan, as `graphs.regions` does with a large model.
         fresh: Begin with nothing out of the user's library of kernels.
+        modes: Whether the best plans may be called otherwise than launch by launch.
         evidence: What certifying adds, where an executor is made here.
 
     Returns:
@@ -148,8 +153,12 @@ async def start_search(
             keep_distinct(archive)
             keep_counters(archive)
             keep_second_chances(archive)
+            if modes and judge.capabilities.certifies:
+                keep_call_modes(archive)
             keep_rule(archive, judge)
             keep_rules(archive, judge)
+            if prepare is None:
+                keep_composed(archive, Compositions())  # nor will a resume search its regions
             agents = make_agents or agents_for(models)
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare

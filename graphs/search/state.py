@@ -185,6 +185,7 @@ def tuning_of(context: SearchContext, candidate: Candidate, round: int) -> Tunin
         (item.candidate.settings, time_of(item.evaluation))
         for item in _screened(context)
         if implementation_key(item.candidate) == key
+        and item.candidate.mode == candidate.mode
         and not (item.author == "tuner" and item.round == round)
     ]
     analyses = context.archive.analyses() if context.steers("contrast") else ()

@@ -127,6 +127,8 @@ class Figures(Value):
             not among them nobody compared with. `absent`: those that were asked for in vain.
         methods: How the best came about, with counts.
         precisions: In which precision, with counts.
+        modes: How their plans are called, with counts.
+        parted: How many were searched region by region.
         ends: How those ended that were not searched, with counts.
         seconds: For all of it.
     """
@@ -143,6 +145,8 @@ class Figures(Value):
     absent: tuple[tuple[str, int], ...]
     methods: tuple[tuple[str, int], ...]
     precisions: tuple[tuple[str, int], ...]
+    modes: tuple[tuple[str, int], ...]
+    parted: int
     ends: tuple[tuple[str, int], ...]
     seconds: float
 
@@ -164,6 +168,8 @@ def figures(outcomes: Sequence[Outcome]) -> Figures:
         absent=_counted([name for item in outcomes for name in item.absent]),
         methods=_counted([_family(best.method) for best in bests]),
         precisions=_counted([best.precision for best in bests]),
+        modes=_counted([best.mode for best in bests]),
+        parted=sum(item.regions[0] > 0 for item in outcomes),
         ends=_counted([item.ended for item in outcomes if item.ended != "searched"]),
         seconds=sum(item.seconds for item in outcomes),
     )

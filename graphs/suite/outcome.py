@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from kernelwright.graphs.regions.search import RegionsChoice
 from kernelwright.tools.evaluate.rules import Depth
-from kernelwright.tools.types import Badge, Evidence, Phase, Value
+from kernelwright.tools.types import Badge, CallMode, Evidence, Phase, Value
 from kernelwright.tools.types.measurement import Clock, Comparison, Conditions, Paired
 from kernelwright.tools.types.run import Status, Summary
 
@@ -57,6 +58,7 @@ Ended = Literal["searched", "baselines", "refused", "timed_out", "failed"]
 
 EAGER, COMPILE = "eager", "compile"
 BESIDE = "beside"  # the part of an account that nobody waited for
+REGIONS = "regions"  # and that of all searches over a model's regions
 
 
 class Terms(Value):
@@ -73,6 +75,7 @@ class Terms(Value):
             "counters" (see docs/suites.md).
         figures: Of every figure of the judge's rules and the search profile, a hash, so that
             results under others are not taken for these; "" in files from before it was kept.
+        regions: Whether large models are searched region by region; never before that was kept.
     """
 
     search: str
@@ -83,6 +86,7 @@ class Terms(Value):
     torch: str
     evidence: Depth = "full"
     figures: str = ""
+    regions: RegionsChoice = "off"
 
 
 class Against(Value):
@@ -197,6 +201,19 @@ class Outcome(Value):
     def status(self) -> Status | None:
         """What may be claimed; None where there was no search."""
         return self.summary.status if self.summary else None
+
+    @property
+    def regions(self) -> tuple[int, int]:
+        """How many kinds of regions were searched, and how many of these what won may use."""
+        found = self.summary.regions if self.summary else ()
+        searched = [item for item in found if item.run]
+        return len(searched), sum(item.state == "used" for item in searched)
+
+    @property
+    def mode(self) -> CallMode | None:
+        """How the best candidate's plan is called; None where there is none."""
+        best = self.summary.best if self.summary else None
+        return best.mode if best else None
 
     @property
     def floor_fraction(self) -> float | None:

@@ -6,27 +6,26 @@ device measured, once. While a task is searched on a GPU the next file is read b
 reading needs only the CPU. What takes seconds once, the judge's worker and a search's imports, is
 begun while the first is read.
 
-Several processes may share the files of one suite. They mark what they take by files that are
-created exclusively, which is atomic among processes and needs nobody who answers: a process that
-ends at any moment keeps the others from nothing but the file that it had begun.
+Several processes may share the files of one suite, see `turns`. What a model's regions took is part
+of its file's account.
 """
 
 import asyncio
 import hashlib
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
+from kernelwright.graphs.regions.search import RegionsChoice, by_regions, region_files
 from kernelwright.graphs.search.context import Listener, MakeAgents
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.session import import_beforehand
-from kernelwright.graphs.suite.outcome import BESIDE, Against, Outcome, Terms
+from kernelwright.graphs.suite.outcome import BESIDE, REGIONS, Against, Outcome, Terms
+from kernelwright.graphs.suite.turns import InOrder, Shared, Turns
 from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import Archive, RunError, Standing, Target
 from kernelwright.tools.evaluate.executors.base.executor import Executor
@@ -42,10 +41,13 @@ from kernelwright.tools.types import (
     TracePolicy,
     Verdict,
 )
+from kernelwright.tools.types.measurement import together
 from kernelwright.tools.types.run import Summary
 
 # What a task may take besides its search: reading, baselines and their compilers, certifying.
 BESIDES_S = 420.0
+# Of a search's seconds; each region that is searched takes some beside its own, to be read.
+_LIMIT = {"off": 2.0, "auto": 3.0, "on": 3.0}
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Ground:
             default where that disturbs no times, which is on a GPU.
         load_seconds: After how long a file is given up that neither computes nor reads.
         choice: What runs keep of their executor, where it is not of this machine.
+        regions: Whether large models are searched region by region.
     """
 
     target: Target
@@ -76,6 +79,7 @@ class Ground:
     ahead: bool | None = None
     load_seconds: float = 60.0
     choice: ExecutorChoice | None = None
+    regions: RegionsChoice = "auto"
 
 
 class OneFile:
@@ -86,6 +90,7 @@ class OneFile:
         self._task: Task | None = None
         self._began_s = time.monotonic()
         self._waited_s = 0.0
+        self._regions: tuple[Path, ...] = ()
 
     async def run(
         self,
@@ -94,7 +99,8 @@ class OneFile:
         listener: Listener | None,
     ) -> Outcome:
         """Whatever happens, an outcome; only a machine that lacks something is raised."""
-        limit_s = self._ground.besides_s + (2 * profile.seconds if profile else 0.0)
+        longest_s = _LIMIT[self._ground.regions] * profile.seconds if profile else 0.0
+        limit_s = self._ground.besides_s + longest_s
         try:
             async with asyncio.timeout(limit_s):
                 read = await self._awaited(reading)
@@ -140,6 +146,7 @@ class OneFile:
             make_agents=self._ground.make_agents,
             task=read,
             choice=self._ground.choice,
+            prepare=by_regions(self._ground.regions),
             fresh=True,  # no file of a suite may profit from another's search
         )
         if isinstance(summary, Refusal):
@@ -196,6 +203,7 @@ class OneFile:
             archive = Archive.open(summary.run, self._ground.home)
             try:
                 standings = archive.standings()
+                self._regions = region_files(archive)
             finally:
                 archive.close()
             rejected = _rejected(standings)
@@ -235,10 +243,20 @@ class OneFile:
         )
 
     def _phases(self) -> tuple[Phase, ...]:
-        """What the judge's account has of the file."""
+        """What the judge's account has of the file, and of its regions' files."""
         judge = self._judge
-        spent = judge.spent(str(self._path)) if judge.capabilities.metered else ()
-        return tuple(part for phase in spent for part in _apart(phase, self._waited_s))
+        if not judge.capabilities.metered:
+            return ()
+        spent = judge.spent(str(self._path))
+        own = (part for phase in spent for part in _apart(phase, self._waited_s))
+        regions = (phase for path in self._regions for phase in judge.spent(str(path)))
+        return (*own, *together(_of_a_region(phase) for phase in regions))
+
+
+def _of_a_region(phase: Phase) -> Phase:
+    """A step of a region's search among those of its model: all of a part is one step."""
+    beside = phase.part == BESIDE
+    return phase if beside else phase.model_copy(update={"name": f"{REGIONS}: {phase.part}"})
 
 
 def _apart(phase: Phase, waited_s: float) -> tuple[Phase, ...]:
@@ -272,80 +290,6 @@ def source_sha256(path: Path) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-class Turns(Protocol):
-    """Gives out files."""
-
-    def begin(self) -> Path | None:
-        """The next file to do, which is this process's from now on; None when there is none."""
-        ...
-
-    def ahead(self) -> Path | None:
-        """The file that is likely to be begun next, to be read beforehand; None when none is."""
-        ...
-
-
-class InOrder:
-    """One file after the other, for one process."""
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._left = deque(files)
-
-    def begin(self) -> Path | None:
-        """The next one."""
-        return self._left.popleft() if self._left else None
-
-    def ahead(self) -> Path | None:
-        """The one after it."""
-        return self._left[0] if self._left else None
-
-
-class Shared:
-    """Each file for the process that comes first.
-
-    Who reads a file ahead sets it aside, so that no other one reads it too. It is no promise: when
-    nothing else is left a process begins what another one has set aside and not begun, which may
-    be busy with a slow file, or dead.
-
-    Args:
-        files: All files of the suite, the same in every process.
-        marks: A folder for the marks, empty at first.
-    """
-
-    def __init__(self, files: Sequence[Path], marks: Path) -> None:
-        self._files, self._marks = tuple(files), marks
-        self._aside: tuple[int, ...] = ()
-
-    def begin(self) -> Path | None:
-        """What this process has set aside, else what nobody has, else what another one has."""
-        everything = range(len(self._files))
-        free = [number for number in everything if not self._is_marked(number, "aside")]
-        wanted, self._aside = (*self._aside, *free, *everything), ()
-        number = next((number for number in wanted if self._mark(number, "begun")), None)
-        return None if number is None else self._files[number]
-
-    def ahead(self) -> Path | None:
-        """Set the next one aside that nobody has begun or set aside."""
-        for number, path in enumerate(self._files):
-            if not self._is_marked(number, "begun") and self._mark(number, "aside"):
-                self._aside = (number,)
-                return path
-        return None
-
-    def _is_marked(self, number: int, how: str) -> bool:
-        return self._place(number, how).exists()
-
-    def _mark(self, number: int, how: str) -> bool:
-        """Whether this process is the one that marks it."""
-        try:
-            self._place(number, how).touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
-
-    def _place(self, number: int, how: str) -> Path:
-        return self._marks / f"{number}.{how}"
 
 
 Begun = Callable[[Path], Listener | None]

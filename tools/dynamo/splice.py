@@ -104,11 +104,14 @@ def _returning(task: Task, order: tuple[int, ...]) -> Task:
 
 
 def _certified(key: TaskKey, hardware: Hardware, home: Path) -> Kept | None:
-    """The fastest kernel that was certified here, and ahead of PyTorch."""
+    """The fastest kernel that was certified here, ahead of PyTorch and called launch by launch.
+
+    In the graph that it is put into it is called so.
+    """
     device = device_of(hardware)
     every = KernelLibrary(home).exactly(key, hardware.kind, device)
     fit = (i for i in every if i.device == device and i.proof.certified and i.faster)
-    return next((item for item in fit if not item.merged), None)
+    return next((item for item in fit if not item.merged and item.mode == "eager"), None)
 
 
 def _written(found: Outlined, at_home: Mapping[Region, _Placed]) -> fx.GraphModule:

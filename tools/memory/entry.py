@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.memory.structure import TaskKey, with_weights_named
-from kernelwright.tools.types.idea import Candidate, LanguageName, Setting
+from kernelwright.tools.types.idea import CallMode, Candidate, LanguageName, Setting
 from kernelwright.tools.types.measurement import Conditions
 from kernelwright.tools.types.value import Value
 
@@ -56,8 +56,9 @@ class Proof(Value):
 class Kept(Value):
     """One kernel of the library.
 
-    `device` is the name, `kind` and `architecture` what its compiler is told. `versions` are those
-    of Kernelwright, torch and whatever else made it. `merged` came out of somebody's file.
+    `device` is the name, `kind` and `architecture` what its compiler is told. `mode` is how its
+    plan was called when it was judged, eagerly before that was kept. `versions` are those of
+    Kernelwright, torch and whatever else made it. `merged` came out of somebody's file.
     """
 
     key: TaskKey
@@ -69,6 +70,7 @@ class Kept(Value):
     kernel: str
     plan: str
     settings: tuple[Setting, ...] = ()
+    mode: CallMode = "eager"
     strategies: tuple[str, ...] = ()
     origin: Literal["playbook", "model", "person"] = "playbook"
     candidate: str
@@ -83,7 +85,8 @@ class Kept(Value):
     def id(self) -> str:
         """One for every task, device and implementation."""
         settings = ",".join(f"{item.name}={item.value}" for item in self.settings)
-        parts = (self.key.exact, self.device, self.kernel, self.plan, settings)
+        called = () if self.mode == "eager" else (self.mode,)
+        parts = (self.key.exact, self.device, self.kernel, self.plan, settings, *called)
         return sha256("\x1f".join(parts).encode()).hexdigest()[:24]
 
     @property
@@ -126,6 +129,7 @@ class Kept(Value):
             "kernel": candidate.kernel,
             "plan": plan,
             "settings": candidate.settings,
+            "mode": candidate.mode,
             "strategies": candidate.strategies,
             "origin": candidate.origin,
             "candidate": candidate.id,

@@ -12,6 +12,7 @@ from typing import Literal
 
 from rich.text import Text
 
+from kernelwright.graphs.regions.search import RegionsChoice
 from kernelwright.graphs.suite import Outcome, Terms, append, contrast, read, task_files
 from kernelwright.graphs.suite.outcome import ResultsError, begin
 from kernelwright.graphs.suite.runner import Begun, source_sha256
@@ -56,6 +57,7 @@ class Suite:
     gpus: str = ""
     on: Ground | None = None
     load_seconds: float = 60.0
+    regions: RegionsChoice = "auto"
     models: Choice = field(default_factory=Choice)
 
 
@@ -108,6 +110,7 @@ def run(folder: Path, suite: Suite) -> None:
         models=chosen_models(suite.models),
         evidence=suite.evidence,
         load_seconds=suite.load_seconds,
+        regions=suite.regions,
     )
     kinds = suite.on.kinds if suite.on is not None else ("",)
     known = tuple(item for item in known if item.device in kinds)
@@ -188,6 +191,7 @@ def _terms(suite: Suite, profile: SearchProfile | None) -> Terms:
         kernelwright=kernelwright_version(),
         torch=version("torch"),
         evidence=suite.evidence,
+        regions=suite.regions if profile is not None else "off",
         figures=sha256(figures.encode()).hexdigest()[:_DIGITS],
     )
 
@@ -221,9 +225,9 @@ def _words(terms: Terms) -> str:
     limit = f", {terms.seconds:g} s" if terms.seconds else ""
     evidence = f", evidence of {terms.evidence}" if terms.evidence != "full" else ""
     return (
-        f"{terms.search or 'baselines only'}{limit}{evidence}, seed {terms.seed}, {terms.target}, "
-        f"kernelwright {terms.kernelwright}, torch {terms.torch}, figures "
-        f"{terms.figures or 'not kept'}"
+        f"{terms.search or 'baselines only'}{limit}{evidence}, regions {terms.regions}, "
+        f"seed {terms.seed}, {terms.target}, kernelwright {terms.kernelwright}, "
+        f"torch {terms.torch}, figures {terms.figures or 'not kept'}"
     )
 
 

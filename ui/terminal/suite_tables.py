@@ -19,6 +19,8 @@ from kernelwright.graphs.run_view.events import (
     STATUS,
     CandidateWritten,
     Event,
+    RegionSearched,
+    RegionsFound,
     count,
     milliseconds,
     one_line,
@@ -30,6 +32,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.suite import Contrast, Figures, Outcome, Pace, figures, pace
 from kernelwright.graphs.suite.figures import sound
 from kernelwright.graphs.suite.outcome import BESIDE
+from kernelwright.tools.types import IN_MODE
 from kernelwright.tools.types.run import BestSummary
 from kernelwright.ui.terminal.output import remarks
 
@@ -56,7 +59,7 @@ def row_cells(item: Outcome) -> tuple[Text, ...]:
         Text(ratio(item.over("eager")) if item.over("eager") else NOTHING),
         Text(over, style=style),
         Text(percent(best.limit_fraction) if best else NOTHING),
-        Text(one_line(_end(item), 60), style="yellow" if item.doubt or item.words else ""),
+        Text(one_line(_end(item), 120), style="yellow" if item.doubt or item.words else ""),
     )
 
 
@@ -105,10 +108,13 @@ def _sums(prefix: str, found: Figures) -> list[RenderableType]:
         lines.append(f"median of the floor's fraction {percent(found.floor_fraction_median)}")
     for name, counts in (
         ("timed beside", found.beside), ("without", found.absent), ("clock", found.clocks),
-        ("method", found.methods), ("precision", found.precisions), ("not searched", found.ends),
+        ("method", found.methods), ("precision", found.precisions), ("called", found.modes),
+        ("not searched", found.ends),
     ):  # fmt: skip
         if counts:
             lines.append(f"{name}: " + ", ".join(f"{plain(what)} {n}" for what, n in counts))
+    if found.parted:
+        lines.append(f"searched region by region: {found.parted}")
     if not found.correct:
         return [Text(line) for line in lines]
     table = _table(
@@ -157,9 +163,11 @@ def _conditions(outcomes: Sequence[Outcome]) -> Text:
 
 
 def _end(item: Outcome) -> str:
-    """How it ended, and beside what it does not stand."""
+    """How it ended, what of it was searched apart, how it is called, beside what it stands not."""
     without = f", without {', '.join(item.absent)}" if item.absent else ""
-    return f"{_words(item)}{without}"
+    searched, used = item.regions
+    parted = f", {count(searched, 'region')}, {used} used" if searched else ""
+    return f"{_words(item)}{parted}{IN_MODE[item.mode or 'eager']}{without}"
 
 
 def _words(item: Outcome) -> str:
@@ -253,7 +261,7 @@ class Board:
         for name, turn in self._present.items():
             took = seconds(time.monotonic() - turn.since_s)
             written = f"{count(turn.written, 'candidate')}, " if turn.written else ""
-            parts.append(f"{one_line(Path(name).stem, 60)}: {written}{took}")
+            parts.append(f"{one_line(Path(name).stem, 60)}: {turn.regions}{written}{took}")
         return "; ".join(parts)
 
 
@@ -263,7 +271,21 @@ class _Turn:
 
     since_s: float = field(default_factory=time.monotonic)
     written: int = 0
+    waiting: set[str] = field(default_factory=set)
+    found: int = 0
 
     def hear(self, event: Event) -> None:
-        """Count what its search writes."""
+        """Count what its search writes, and which of its regions had their turn."""
         self.written += isinstance(event, CandidateWritten)
+        if isinstance(event, RegionsFound):
+            self.waiting = {item.name for item in event.regions if item.state == "waiting"}
+            self.found = len(self.waiting)
+        if isinstance(event, RegionSearched):
+            self.waiting.discard(event.region.name)
+
+    @property
+    def regions(self) -> str:
+        """`3 of 12 regions, ` while they are searched."""
+        if not self.waiting:
+            return ""
+        return f"{self.found - len(self.waiting)} of {count(self.found, 'region')}, "

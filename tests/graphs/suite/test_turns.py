@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from kernelwright.graphs.suite import Ground, Outcome, Terms, run_suite
-from kernelwright.graphs.suite.runner import InOrder, Shared
+from kernelwright.graphs.suite.turns import InOrder, Shared
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 

@@ -99,6 +99,64 @@ def test_results_under_other_terms_are_not_mixed(
     assert len(lines(out)) == 1
 
 
+LARGE = """import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(64, 64)
+
+    def forward(self, x):
+        y = self.up(x)
+        return torch.nn.functional.silu(y) * torch.tanh(y) + torch.sigmoid(x) * 0.5
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[Layer() for _ in range(6)])
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def get_inputs():
+    return [torch.rand(512, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("nothing_compiled")
+def test_a_large_model_of_a_suite_is_searched_by_regions_and_its_line_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite, out = tmp_path / "suite", tmp_path / "r.jsonl"
+    suite.mkdir()
+    (suite / "1_layers.py").write_text(LARGE)
+    command = ["bench", str(suite), "--target", "cpu", "--out", str(out), "--regions", "on"]
+    command += ["--run-dir", str(tmp_path / "home"), "--seconds-per-task", "30"]
+    command += ["--evidence", "timing"]
+    assert run(command) == 0
+    (found,) = map(Outcome.model_validate_json, out.read_text().splitlines())
+    assert found.ended == "searched"
+    assert found.terms.regions == "on"
+    assert found.summary is not None
+    first = found.summary.regions[0]
+    assert first.places == 5  # the one at an end is of its own kind
+    assert (tmp_path / "home" / "runs" / first.run).is_dir()
+    assert found.regions[0] >= 1
+    assert "searched region by region: 1" in capsys.readouterr().out
+    assert run([*command[:-4], "--seconds-per-task", "30", "--evidence", "timing",
+                "--regions", "off", "--resume"]) == 2  # fmt: skip
+    assert "regions on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

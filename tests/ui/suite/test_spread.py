@@ -76,6 +76,12 @@ async def test_another_process_takes_the_place_of_one_that_was_lost(tmp_path: Pa
     assert all(item.ended == "refused" and "sees 5" in item.words for item in others)
 
 
+def test_a_process_of_a_gpu_searches_by_regions_as_the_suite_does(tmp_path: Path) -> None:
+    share = share_of(tmp_path, ()).model_copy(update={"regions": "on"})
+    told = Share.model_validate_json(share.model_dump_json())
+    assert told.ground.regions == "on"
+
+
 async def test_what_no_process_is_left_for_is_an_outcome_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

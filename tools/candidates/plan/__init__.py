@@ -4,7 +4,7 @@ A plan reads shapes, allocates, takes views, launches and calls admitted library
 cannot import, catch, loop without bound, keep state or see anything outside its arguments.
 """
 
-from kernelwright.tools.candidates.plan.validate import Plan, validate_plan
+from kernelwright.tools.candidates.plan.validate import Plan, library_calls, validate_plan
 from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
 
-__all__ = ["ADMITTED", "Plan", "validate_plan"]
+__all__ = ["ADMITTED", "Plan", "library_calls", "validate_plan"]

@@ -6,6 +6,6 @@ calls: weights are arguments of a candidate and may change. The search tries a r
 beside the graph as it was written, and the judge decides by measured error and measured time.
 """
 
-from kernelwright.tools.codegen.algebra.rewrites import REWRITES, rewritten
+from kernelwright.tools.codegen.algebra.rewrites import REWRITES, loops_as_layers, rewritten
 
-__all__ = ["REWRITES", "rewritten"]
+__all__ = ["REWRITES", "loops_as_layers", "rewritten"]

@@ -244,7 +244,7 @@ def _entries(sketch: Sketch, held: Ref, shape: tuple[int, ...]) -> Ref | None:
 MOST = 64
 
 
-REWRITES = (
+LOOPS = (
     GraphRewrite(
         name="unrolled_recurrence",
         title="compute all steps of a loop over time as one recurrent layer",
@@ -261,6 +261,9 @@ REWRITES = (
         conditions="the steps' results are concatenated in their order",
         change=steps_together,
     ),
+)
+REWRITES = (
+    *LOOPS,
     GraphRewrite(
         name="separable_window",
         title="slide a window of factors along one side after the other",
@@ -354,3 +357,8 @@ def _once(graph: Graph, rewrites: Sequence[GraphRewrite]) -> tuple[Graph, GraphR
             if changed is not None:
                 return changed, rewrite
     return None
+
+
+def loops_as_layers(graph: Graph) -> Graph:
+    """The graph with loops over time that a forward writes out as recurrent layers."""
+    return rewritten(graph, LOOPS)[0]

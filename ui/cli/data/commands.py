@@ -8,6 +8,8 @@ import typer
 
 from kernelwright.ui.cli.options import (
     BaseUrl,
+    ByRegion,
+    ByRegions,
     Device,
     Force,
     Format,
@@ -182,6 +184,7 @@ def bench(
     seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
     run_dir: RunDir = None,
     load_seconds: LoadSeconds = 60.0,
+    regions: ByRegions = ByRegion.AUTO,
     model: Model = None,
     base_url: BaseUrl = None,
     model_for: ModelFor = None,
@@ -206,6 +209,7 @@ def bench(
         gpus=gpus,
         on=chosen_cluster(executor, gpu, cluster, target.value),
         load_seconds=load_seconds,
+        regions=regions.value,
         models=Choice(model, base_url, tuple(model_for or ()), max_tokens, max_usd),
     )
     bench(tuple(what), suite)

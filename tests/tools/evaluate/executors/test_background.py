@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.executors.local.workshop import Workshop
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.timing import baselines
+from kernelwright.tools.types import Task, TracePolicy
 
 
 def states(pids: tuple[int, ...]) -> set[str]:
@@ -41,6 +43,45 @@ async def test_a_worker_in_the_background_stands_still_while_something_is_timed(
         assert worker.alive
     finally:
         await shop.aclose()
+
+
+ROW = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x * {factor}, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(7, 129)]
+"""
+
+
+@pytest.mark.exhaustive
+async def test_files_read_for_regions_leave_the_models_own_process_at_its_compiling(
+    tmp_path: Path, cpu: Hardware, short_rules: Rules
+) -> None:
+    """The process that read a file compiles it for torch.compile; only the latest are kept."""
+    paths = [tmp_path / f"{number}.py" for number in range(4)]
+    for factor, path in enumerate(paths, start=2):
+        path.write_text(ROW.format(factor=factor), encoding="utf-8")
+    model, *regions = paths
+    rules = short_rules.model_copy(update={"compile_ahead": True})
+    executor = LocalExecutor(cpu, tmp_path / "scratch", seed=0, rules=rules)
+    try:
+        task = await executor.read(model, TracePolicy())
+        assert isinstance(task, Task)
+        (reader,) = executor._builder._readers.values()
+        executor.compile_ahead(False)
+        for path in regions:
+            assert isinstance(await executor.read(path, TracePolicy()), Task)
+        assert list(executor._builder._readers) == [str(model)]
+        assert reader.alive
+        await executor._builder.settled(task)
+        assert executor._builder._complete  # and it came to its end
+    finally:
+        await executor.aclose()
 
 
 class Kind:

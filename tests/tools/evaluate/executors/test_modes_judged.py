@@ -1,10 +1,13 @@
 """What is called inside torch.compile is judged as it is called, and in guarded memory before."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import in_mode
 from kernelwright.tools.types import Candidate, Task, Verdict
 
@@ -38,6 +41,21 @@ async def test_its_kernels_still_have_guards_around_their_memory(
     beyond = kernel(plan=PLAN, after="y[rows * columns] = 1.0f;")
     found = await executor.evaluate(rows, in_mode(beyond, "compile"), "screen")
     assert found.verdict is Verdict.OUT_OF_BOUNDS
+
+
+@pytest.mark.exhaustive
+async def test_a_regions_candidate_stands_beside_eager_and_nothing_is_compiled_for_it(
+    cpu: Hardware, short_rules: Rules, rows: Task, kernel: Callable[..., Candidate], tmp_path: Path
+) -> None:
+    executor = LocalExecutor(cpu, tmp_path, seed=0, rules=short_rules)
+    try:
+        executor.beside_eager_alone(True)
+        found = await executor.evaluate(rows, kernel(), "precise")
+        assert [item.baseline for item in found.comparisons] == ["eager"]
+        assert not any("compile" in phase.name for phase in executor.spent(rows.path)
+                       if phase.part == "baselines")  # fmt: skip
+    finally:
+        await executor.aclose()
 
 
 async def test_what_no_device_captures_is_refused_in_words(

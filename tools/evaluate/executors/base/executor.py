@@ -242,6 +242,10 @@ class Executor(ABC):
         """Whether torch.compile begins as soon as a file was read, or when it is asked for."""
         return
 
+    def beside_eager_alone(self, wanted: bool) -> None:
+        """Whether candidates are from now on compared with eager PyTorch and nothing else."""
+        return
+
     # What a remote device is asked with.
 
     def attach(self, run: str, folder: Path) -> None:

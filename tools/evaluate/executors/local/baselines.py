@@ -94,11 +94,16 @@ _LAUNCHES_MATTER_MS = 1.0
 
 
 class KnownBaselines:
-    """The baselines of every task that was asked about, and which of them cannot be made."""
+    """The baselines of every task that was asked about, and which of them cannot be made.
+
+    Attributes:
+        eager_alone: Whether no other one is wanted for now, as of a model's regions.
+    """
 
     def __init__(self, shop: Workshop, builder: Builder) -> None:
         self._shop = shop
         self._builder = builder
+        self.eager_alone = False
         self._known: dict[str, Baselines] = {}
         self._unmakeable: set[tuple[str, str]] = set()
 
@@ -112,7 +117,7 @@ class KnownBaselines:
 
     async def measured(self, task: Task, *, eager_only: bool) -> Baselines | Refusal:
         """Measure those that are not known yet; a Refusal where not even eager runs."""
-        names = self._standard(task)
+        names, eager_only = self._standard(task), eager_only or self.eager_alone
         await self._shop.hardware()
         # Waiting for a compiler is a cost of that baseline, and not of the search beside it.
         waited_s = 0.0 if eager_only else await self._settled(task)

@@ -365,12 +365,14 @@ class Reading:
                     found = await asyncio.to_thread(_with_state, found, worker.scratch)
             finally:
                 # Processes that the file started end with the reader; nothing of it may run on.
-                keep = isinstance(found, Task) and not worker.strays()
+                # A region's reader would take the place of the model's, which may be compiling.
+                ahead = shop.rules.compile_ahead
+                keep = isinstance(found, Task) and ahead and not worker.strays()
                 if not keep:
                     await shop.keeper.end(worker)
         if keep:
             await self._builder.adopt(str(path), worker)
-            if isinstance(found, Task) and shop.rules.compile_ahead:
+            if isinstance(found, Task):
                 # A suite reads a file while the one before is searched.
                 self._builder.begin(found)
         return found

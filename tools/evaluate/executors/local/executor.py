@@ -174,6 +174,10 @@ class LocalExecutor(Executor):
         """Whether torch.compile begins as soon as a file was read, or when it is asked for."""
         self.rules = self.rules.model_copy(update={"compile_ahead": wanted})
 
+    def beside_eager_alone(self, wanted: bool) -> None:
+        """Whether candidates are from now on compared with eager PyTorch and nothing else."""
+        self._baselines.eager_alone = wanted
+
     async def outline(self, task: Task) -> OutlineSeen:
         """Where the time of PyTorch's own forward goes; in a worker of its own, likewise."""
         return await self._reading.outline(task)

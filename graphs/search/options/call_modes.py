@@ -1,0 +1,218 @@
+"""Other ways to call the best plans of a search: inside torch.compile, or as a CUDA graph's replay.
+
+They are candidates of their own, which the judge verifies and times like others. What decides
+whether they are worth its time is what the host has to issue for one call, launches of ours and
+operators of the library's: a call is bound by that where each of them takes little time. They have
+their turn once, when the searching is over, as then the plan is known that they are made of; while
+it goes on candidates are compared as they are called launch by launch.
+
+What a model's regions were put together to has its modes in the first round, and here those for
+which there was no time then. Not covered: far devices, where each question is a trip; the searches
+over regions; plans that the search ranked behind its first few, which might be ahead in another
+mode.
+"""
+
+import json
+from collections.abc import Sequence
+
+from kernelwright.graphs.run_view.events import CandidateWritten
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.judging import Best, judge, screened_ms, settle
+from kernelwright.graphs.search.options.run_terms import compositions_of
+from kernelwright.tools.archive import Archive, Standing, ranked
+from kernelwright.tools.candidates.plan import library_calls
+from kernelwright.tools.languages import in_mode
+from kernelwright.tools.types import (
+    IN_MODE,
+    Baseline,
+    CallMode,
+    Candidate,
+    Evaluation,
+    Task,
+    TensorSpec,
+    Verdict,
+)
+
+_TERM = "call modes"
+# Plans that are called otherwise: the fastest, and one that is about as fast.
+_MOST, _NEAR = 2, 1.1
+
+# Seconds for issuing one launch or operator, by the host: in a plan on two cores of a virtual
+# machine a launch took 10 us at best and an operator 3. Beside an H200 a single call of ResNet18,
+# of dozens, took 2.9 ms longer than its work, and one of 1_MLP, of a handful, 58 us (by host_share
+# in benchmarks/results/h200/kernelbench_level3.jsonl).
+_STEP_S = 15e-6
+# A call whose steps take longer than this many times as long each has the host ahead of the device.
+_BOUND = 4.0
+# Or, where single calls were timed: what the host adds to one, of its work.
+_ADDED = 0.5
+# A replay copies arguments in and results out: with fewer steps than this beside those copies
+# there is nothing to save.
+_FEWEST_STEPS = 4
+# torch.compile makes something of the library's operators around launches, and not of one.
+_FEWEST_OPERATORS = 2
+# It is asked at every look, screened, precise and certified, each time anew; all of that together
+# may take this share of a search's time.
+_LOOKS, _COMPILING_SHARE = 3, 0.25
+
+
+def keep_call_modes(archive: Archive) -> None:
+    """Let the best plans of a new run be called otherwise too; in earlier ones they were not."""
+    archive.record_term(_TERM, "best")
+
+
+def modes_of(task: Task, kind: str) -> tuple[CallMode, ...]:
+    """In which modes plans for a task may be called on that kind of device, beside eagerly.
+
+    What is traced in parts branches on values, which none of them can. One that draws random
+    numbers would do so inside torch.compile in an order of its own.
+    """
+    if task.parts:
+        return ()
+    found: tuple[CallMode, ...] = ("compile",) if not task.draws_random else ()
+    return (*found, "graph") if kind == "cuda" else found
+
+
+def modes_to_try(
+    task: Task,
+    kind: str,
+    candidate: Candidate,
+    evaluation: Evaluation,
+    *,
+    compile_s: float | None,
+    bandwidth_gb_s: float,
+) -> tuple[CallMode, ...]:
+    """In which modes a plan may well be faster than called eagerly; () where none pays.
+
+    Args:
+        task: what it computes.
+        kind: of the device.
+        candidate: called eagerly.
+        evaluation: what the judge saw of it.
+        compile_s: what compiling may take, three times what torch.compile takes for the module;
+            None where there is no time for it, or it cannot be compiled.
+        bandwidth_gb_s: the device's.
+    """
+    operators = library_calls(candidate.plan)
+    steps = operators + sum(shape.launches for shape in evaluation.launches)
+    median_ms = evaluation.median_ms
+    if median_ms is None or steps < _FEWEST_STEPS or candidate.mode != "eager":
+        return ()
+    host_ms = 1e3 * _STEP_S * steps
+    added_ms = evaluation.launch_ms or 0.0
+    if median_ms > _BOUND * host_ms and added_ms < _ADDED * median_ms:
+        return ()
+    copying_ms = 2e-6 * _copied_bytes(task) / bandwidth_gb_s
+    able = {
+        "graph": copying_ms < host_ms and steps > 2 + len(task.outputs),
+        "compile": operators >= _FEWEST_OPERATORS and compile_s is not None,
+    }
+    return tuple(mode for mode in modes_of(task, kind) if able[mode])
+
+
+def _copied_bytes(task: Task) -> int:
+    """What a replay copies: arguments in, results out."""
+    given: Sequence[TensorSpec | None] = [spec.tensor for spec in task.inputs]
+    return sum(spec.size_bytes for spec in (*given, *task.outputs) if spec is not None)
+
+
+async def call_otherwise(context: SearchContext, best: Best, round: int) -> Best:
+    """Judge the best plans in the modes that may pay; the best afterwards.
+
+    A mode whose first look is no faster than the plan's own is not looked at again.
+    """
+    archive = context.archive
+    if archive.term(_TERM) is None or context.executor.capabilities.remote:
+        return best
+    for candidate, mode in _chosen(context, round):
+        made = in_mode(candidate, mode)
+        if made.id not in {item.candidate.id for item in archive.candidates()}:
+            _written(context, made, round)
+        screened = await judge(context, made, "screen", round)
+        if _is_ahead(screened, screened_ms(context, candidate)):
+            precise = await judge(context, made, "precise", round)
+            best = settle(context, made, precise, best, round)
+    return best
+
+
+def _foremost(standings: Sequence[Standing]) -> list[Standing]:
+    """The fastest plans that are called launch by launch, each once, by its best settings."""
+    found: list[Standing] = []
+    for item in ranked(standings):
+        seen = {other.candidate.plan for other in found}
+        if _is_plain(item.candidate) and item.candidate.plan not in seen:
+            found.append(item)
+    least_ms = found[0].evaluation.median_ms if found else None
+    limit_ms = _NEAR * (least_ms or 0.0)
+    return [item for item in found if (item.evaluation.median_ms or 0.0) <= limit_ms][:_MOST]
+
+
+def _chosen(context: SearchContext, round: int) -> list[tuple[Candidate, CallMode]]:
+    """Which plans in which modes; decided once, as times and what is left of time decide it."""
+
+    def now() -> str:
+        found = (
+            (item.candidate.id, mode)
+            for item in _foremost(context.archive.standings())
+            for mode in modes_to_try(
+                context.task,
+                context.hardware.kind,
+                item.candidate,
+                item.evaluation,
+                compile_s=_compile_s(context),
+                bandwidth_gb_s=context.hardware.bandwidth_gb_s,
+            )
+        )
+        return json.dumps([*dict.fromkeys((*_left(context), *found))])
+
+    decided: list[tuple[str, CallMode]] = json.loads(
+        context.decide(f"modes:{round}:{context.laps}", now)
+    )
+    return [(context.archive.candidate(id), mode) for id, mode in decided]
+
+
+def _left(context: SearchContext) -> list[tuple[str, CallMode]]:
+    """Modes of what regions were put together to for which there was no time in their round."""
+    items, archive = compositions_of(context.archive).items, context.archive
+    plain = {item.candidate.plan: item.candidate.id for item in items if _is_plain(item.candidate)}
+    return [
+        (plain[item.candidate.plan], item.candidate.mode)
+        for item in items
+        if not _is_plain(item.candidate)
+        and archive.evaluation(item.candidate.id) is None
+        and _is_correct(archive.evaluation(plain[item.candidate.plan]))
+        and (item.candidate.mode != "compile" or _compile_s(context) is not None)
+    ]
+
+
+def _is_plain(candidate: Candidate) -> bool:
+    return candidate.mode == "eager"
+
+
+def _is_correct(evaluation: Evaluation | None) -> bool:
+    return evaluation is not None and evaluation.verdict is Verdict.CORRECT
+
+
+def _compile_s(context: SearchContext) -> float | None:
+    """What all looks at a plan inside torch.compile will take; None where that is too much."""
+    known: Baseline | None = context.baselines.named("compile")
+    if known is None or known.measurement is None:
+        return None
+    seconds = _LOOKS * known.setup_s
+    if context.profile.seconds_hold == "everything":
+        left_s = context.searching_ends_s - context.searched_s
+        return seconds if seconds <= left_s else None
+    return seconds if seconds <= _COMPILING_SHARE * context.profile.seconds else None
+
+
+def _written(context: SearchContext, made: Candidate, round: int) -> None:
+    made = made.model_copy(update={"note": f"called{IN_MODE[made.mode].replace(',', '')}"})
+    context.archive.record_candidates([made], round, "tuner")
+    event = CandidateWritten(round=round, candidate=made, by="tuner")
+    context.emit(event, key=f"written:{made.id}")
+
+
+def _is_ahead(screened: Evaluation, own_ms: float | None) -> bool:
+    if not _is_correct(screened) or screened.median_ms is None:
+        return False
+    return own_ms is None or screened.median_ms < own_ms
