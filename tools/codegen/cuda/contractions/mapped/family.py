@@ -43,6 +43,7 @@ from kernelwright.tools.codegen.cuda.contractions.mapped.ways import (
     Way,
     dear,
     ordered_ways,
+    room_bytes,
     splits,
     way_ms,
 )
@@ -73,9 +74,8 @@ _FEW = 16
 # Results of a tile whose steps can be counted, and steps of eight-bit factors between two
 # promotions, of 128 positions each.
 _MOST_COUNTED, _PROMOTED = 128 * 192, (1, 2, 4)
-# Ways that are worth a look before any other, those of one tile among them, and how much slower
-# than the first one.
-_FIRST, _OF_TILE, _FAR = 8, 3, 1.5
+# Ways that are worth a look before any other, and how much slower than the first one they may be.
+_FIRST, _FAR = 8, 1.5
 
 
 def _takes(case: Case, contraction: Contraction) -> Fit:
@@ -159,7 +159,7 @@ class _Printing:
             shape=shape_of(contraction),
             needed=self.needed,
             clusters=self.alike,
-            room=self.case.shared_bytes - ALIGNMENT,
+            room=room_bytes(self.case),
             left=self.left,
             right=self.right,
             batch_lines=decoded("batch_", "batch", batches, "int"),
@@ -183,7 +183,8 @@ class _Printing:
         spans = (256, 64, 32) if _is_light(self.contraction) else (64, 32, 256)
         tunables.add("SPAN", spans).add("GROUP", (8, 16, 4, 1))
         tunables.require(f"({_COLUMNS}) % min({{SPAN}}, {_COLUMNS}) == 0")
-        tunables.require(f"{{SPAN}} <= 64 or ({_ROWS}) * ({_COLUMNS}) <= {MOST_SPANNED}")
+        turns = " * (1 + {TURNS})" if self.alike else ""
+        tunables.require(f"{{SPAN}} <= 64 or ({_ROWS}) * ({_COLUMNS}){turns} <= {MOST_SPANNED}")
         return tunables.require(f"{self._stages()} >= 2")
 
     def _add_sharing(self, tunables: Tunables, best: Way) -> None:
@@ -193,9 +194,8 @@ class _Printing:
         tunables.add("TURNS", (int(best.turns), 0, *[1] * (self.scheme.most_of_group > 0)))
         tunables.require(f"{{CLUSTER}} * {{SPLIT}} <= {MOST_BLOCKS}")
         joined = f"({_ROWS}) * ({_COLUMNS}) * 4 <= {self._stages()} * ({_STAGE})"
-        boxes = " and {BOXES} == 0" if self.results is not None else ""
         tunables.require(f"{{SPLIT}} == 1 or ({joined})")
-        tunables.require(f"{{SPLIT}} == 1 or ({{TURNS}} == 0{boxes})")
+        tunables.require("{SPLIT} == 1 or {TURNS} == 0")
         tunables.require(f"{{LATE}} < {self._stages()} - 1 and ({{LATE}} == 0 or {{TURNS}} == 0)")
         most = self.scheme.most_of_group
         tunables.require(
@@ -215,11 +215,13 @@ class _Printing:
         """Bytes of all boxes of results."""
         if self.results is None:
             return "0"
-        return f"{self._groups()} * {{BOXES}} * {4 * BOX_BYTES}"
+        # Joined sums leave from registers.
+        whole = " * max(0, 2 - {SPLIT})" if self.alike else ""
+        return f"{self._groups()} * {{BOXES}}{whole} * {4 * BOX_BYTES}"
 
     def _stages(self) -> str:
         """As many as were asked for and fit."""
-        room = f"({self.case.shared_bytes - ALIGNMENT} - {self._boxes()})"
+        room = f"({room_bytes(self.case)} - {self._boxes()})"
         return f"min({{STAGES}}, {room} // ({_STAGE}))"
 
     def _shared(self) -> str:
@@ -285,13 +287,14 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
 def _first(
     case: Case, contraction: Contraction, strategy: Strategy
 ) -> tuple[tuple[Setting, ...], ...]:
-    """The ways that are predicted fastest, no more than a few of one tile."""
+    """The ways that are predicted fastest, of those with the same tiles and parts the best one."""
     printing = _Printing(case, contraction, strategy.name)
     limit = _FAR * way_ms(case, contraction, printing.ways[0])
     found: list[Way] = []
     for way in printing.ways:
-        alike = sum(one.tile == way.tile for one in found)
-        if len(found) < _FIRST and alike < _OF_TILE and way_ms(case, contraction, way) <= limit:
+        known = {(one.tile, one.split, one.turns) for one in found}
+        is_new = (way.tile, way.split, way.turns) not in known
+        if is_new and len(found) < _FIRST and way_ms(case, contraction, way) <= limit:
             found.append(way)
     return tuple(_settings(way, printing) for way in found)
 

@@ -1,12 +1,13 @@
 """How a mapped product's tiles are shared out among blocks, and how long each way takes.
 
-A block's step waits for whichever is slowest: products, what the last-level cache gives, or the
-ring, whose copies come so many cycles after they were asked for. The last is what few tiles of a
-long depth wait for: parts of the depth and more stages bring more bytes under way at once. Results
-of a tile take time of their own, unless another group multiplies meanwhile.
+A block's step takes products, what the last-level cache gives and the ring, whose copies come so
+many cycles after they were asked for: mostly as long as the slowest of them. The ring is what few
+tiles of a long depth wait for: parts of the depth and more stages bring more bytes under way at
+once. Results of a tile take time of their own, unless another group multiplies meanwhile.
 
-Figures were fitted to 1,156 candidates on an H200 (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz:
-11 % off in the middle); those of ways that were not among them, which is said there, are estimates.
+Figures were fitted to 1,156 candidates on an H200 (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz):
+8 % off in the mean, and the way put first took 1.04 times the fastest's time. Those of ways that
+were not among these are said to be estimates.
 """
 
 from __future__ import annotations
@@ -18,26 +19,30 @@ from itertools import product
 from kernelwright.tools.codegen.cuda.contractions.mapped.factors import mapped
 from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import LINE_BYTES, MapScheme
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
-from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.cuda.printing.case import KIB, Case
 from kernelwright.tools.codegen.ir.contraction import Contraction
 
 # What aligns the first stage and holds the barriers, and a warp's box of results.
 ALIGNMENT, BOX_BYTES = 1024 + 512, 16 * LINE_BYTES
 MOST_STAGES, BOXES = 16, 2
-CLUSTERS, SPLITS, MOST_BLOCKS = (1, 2), (1, 2, 3, 4, 6, 8), 8
+CLUSTERS, SPLITS, MOST_BLOCKS = (1, 2), (1, 2, 3, 4, 5, 6, 8), 8
 # Multiply-adds of a multiprocessor in a cycle, and the share of them that products reach: with two
 # groups, and with one, which has nobody beside it while it adds or stores.
-_MULTIPLIED, _SHARE, _ALONE = 2048, 0.80, 0.50
-# Bytes that a multiprocessor gets of the last-level cache in a cycle: alone, and all together.
-_CACHE_ALONE, _CACHE_TOGETHER = 64.0, 36.0
-# Cycles before a block's first product, from asking for a stage until it is there, and those of
+_MULTIPLIED, _SHARE, _ALONE = 2048, 0.96, 0.79
+# Bytes that a multiprocessor gets of the last-level cache in a cycle, and how sharply the slowest
+# of a step's three hides the others: the power of their sum.
+_CACHE, _SHARPNESS = 73.0, 2.5
+# Cycles before a block's first product beyond those of any kernel, from asking for a stage until it is there, and those of
 # storing one result: from registers (a tile has many), and through boxes (an estimate).
-_BEFORE, _LATENCY, _STORED, _BOXED = 2300.0, 2200.0, 0.105, 0.035
+_BEFORE, _LATENCY, _STORED, _BOXED = 1500.0, 1700.0, 0.044, 0.02
+# GB/s at which what a product moves adds to all that, and the share of what it writes that does so
+# where boxes leave by themselves (an estimate).
+_MOVED_GB_S, _LEFT_BEHIND = 7200.0, 0.3
 # Those of joining the sums of a cluster: at all, and for a result (an estimate). Cycles that a
-# result's dear statements take, and instructions of one (estimates).
-_JOINED, _JOINED_EACH, _INSTRUCTIONS = 3000.0, 0.16, 12 / 128
-# Steps that are worth a block of their own, multiprocessors whose blocks may form a cluster, and
-# the most results of a tile that leave a thread registers for much else beside its sums.
+# result's dear statements take, some twelve instructions each (an estimate).
+_JOINED, _JOINED_EACH, _DEAR = 3000.0, 0.16, 12 / 128
+# Steps that are worth a block of their own; neighbours whose blocks may form a cluster of more than
+# two (32 clusters of four, or 16 of eight, did not run at once on 132); and the most results of a tile that leave a thread registers for much else beside its sums.
 _LEAST_STEPS, _NEIGHBOURS, MOST_SPANNED = 4, 16, 256 * 192
 
 
@@ -71,10 +76,15 @@ class Way:
         """Warpgroups that multiply."""
         return 2 if self.rows > 64 or self.turns else 1
 
-    def stages(self, shared_bytes: int) -> int:
+    def stages(self, room: int) -> int:
         """As many as fit."""
-        room = shared_bytes - ALIGNMENT - self.groups * 4 * self.boxes * BOX_BYTES
+        room -= self.groups * 4 * self.boxes * BOX_BYTES
         return min(MOST_STAGES, room // ((self.rows + self.columns) * LINE_BYTES))
+
+
+def room_bytes(case: Case) -> int:
+    """Shared memory of stages and boxes; the kernel has no other."""
+    return (case.hardware.shared_kib_per_block or 48) * KIB - ALIGNMENT
 
 
 def lines(contraction: Contraction) -> int:
@@ -135,11 +145,13 @@ def _is_possible(case: Case, contraction: Contraction, scheme: MapScheme, way: W
         return False
     if way.turns and not (way.rows <= 128 and way.rows * way.columns <= scheme.most_of_group):
         return False
+    if way.turns and _waves(case, contraction, way) == 1:
+        return False  # one of the groups would have nothing to do
     if way.cluster > 1 and way.columns == 192 and way.columns >= way.rows:
         right = mapped(contraction, "right")
         if right is None or not right.along_depth:
             return False
-    stages = way.stages(case.shared_bytes)
+    stages = way.stages(room_bytes(case))
     joined = way.rows * way.columns * 4 if way.split > 1 else 0
     return stages >= 2 and joined <= stages * (way.rows + way.columns) * LINE_BYTES
 
@@ -151,11 +163,12 @@ def _beside(contraction: Contraction, way: Way) -> int:
 
 
 def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
-    """Waves of tiles, of which each has its steps and its results."""
-    waves, active = _waves(case, contraction, way)
+    """Waves of tiles, of which each has its steps and its results, and what is moved."""
+    waves = _waves(case, contraction, way)
     steps = -(-lines(contraction) // way.split)
-    of_steps = steps * _step(case, way, active, min(way.stages(case.shared_bytes), steps), waves)
-    results = way.rows * way.columns * _of_result(contraction, way)
+    of_steps = steps * _step(way, min(way.stages(room_bytes(case)), steps), waves)
+    of_result = (_BOXED if way.boxes else _STORED) + dear(contraction) * _DEAR
+    results = way.rows * way.columns * of_result
     if way.turns and waves > 1:
         cycles = waves * max(of_steps, (of_steps + results) / 2) + results
     else:
@@ -163,35 +176,39 @@ def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
     if way.split > 1:
         cycles += _JOINED + way.rows * way.columns * _JOINED_EACH
     hertz = (case.hardware.tensor_tflops or 1.0) * 1e12 / case.multiprocessors / (2 * _MULTIPLIED)
-    return (cycles + _BEFORE + _LATENCY) / hertz * 1e3
+    moved = _moved_bytes(contraction, _LEFT_BEHIND if way.boxes and waves > 1 else 1.0)
+    return (cycles + _BEFORE + _LATENCY) / hertz * 1e3 + moved / (_MOVED_GB_S * 1e6)
 
 
-def _waves(case: Case, contraction: Contraction, way: Way) -> tuple[int, int]:
-    """How many tiles a block takes, and blocks that run at the same time."""
+def _moved_bytes(contraction: Contraction, written: float) -> float:
+    """What is read, and a share of what is written."""
+    shape = shape_of(contraction)
+    read = shape.k * (shape.m + shape.n) * contraction.precision.itemsize_bytes
+    stored = sum(store.access.dtype.itemsize_bytes for store in contraction.stores)
+    return shape.batches * (read + written * shape.m * shape.n * stored)
+
+
+def _waves(case: Case, contraction: Contraction, way: Way) -> int:
+    """How many tiles a block takes."""
     down, across = -(-contraction.m // way.rows), -(-contraction.n // way.columns)
     clusters = -(-contraction.batches * down * across // way.cluster)
     size = way.cluster * way.split
     places = case.multiprocessors // size
     if size > 2:
-        # Blocks of a cluster are neighbours, of which some are left over.
-        places = max(1, case.multiprocessors // _NEIGHBOURS * (_NEIGHBOURS // size))
-    return -(-clusters // places), min(clusters * size, case.multiprocessors)
+        whole = max(1, case.multiprocessors // _NEIGHBOURS - 1)
+        places = max(1, min(places, whole * (_NEIGHBOURS // size)))
+    return -(-clusters // places)
 
 
-def _step(case: Case, way: Way, active: int, stages: int, waves: int) -> float:
-    """Cycles of a step: products, the cache or the ring."""
-    is_beside = way.rows > 64 if not way.turns else waves > 1
+def _step(way: Way, stages: int, waves: int) -> float:
+    """Cycles of a step: products, the cache and the ring."""
+    is_beside = waves > 1 if way.turns else way.rows > 64
     # A line takes as long whatever it holds: the rate doubles where elements are half as wide.
     multiplied = way.rows * way.columns * LINE_BYTES / 2 / _MULTIPLIED
     multiplied /= _SHARE if is_beside else _ALONE
-    rate = min(_CACHE_ALONE, _CACHE_TOGETHER * case.multiprocessors / active)
     sides = min(way.rows, way.columns), max(way.rows, way.columns) / way.cluster
-    return max(multiplied, LINE_BYTES * sum(sides) / rate, _LATENCY / stages)
-
-
-def _of_result(contraction: Contraction, way: Way) -> float:
-    """Cycles from a result's sum until it has left."""
-    return (_BOXED if way.boxes else _STORED) + dear(contraction) * _INSTRUCTIONS
+    three = multiplied, LINE_BYTES * sum(sides) / _CACHE, _LATENCY / stages
+    return float(sum(one**_SHARPNESS for one in three) ** (1 / _SHARPNESS))
 
 
 # Statements that are one instruction or none.
