@@ -5,6 +5,7 @@ tile, as many stages as fit, turns and boxes (the first line of each), and under
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -79,7 +80,7 @@ _LAYERS = {
 
 
 def _product(name: str, sizes: tuple[int, int, int]) -> Problem:
-    """x @ w.T, as a linear layer without a bias has it."""
+    """X @ w.T, as a linear layer without a bias has it."""
     rows, columns, depth = sizes
     return called(name, F.linear, (rows, depth), (columns, depth), dtype=_F16, products=True)
 
@@ -95,8 +96,8 @@ def _layer(name: str, sizes: tuple[int, int, int]) -> Problem:
 
 
 PROBLEMS: dict[str, Callable[[], Problem]] = {
-    **{name: lambda name=name, of=sizes: _product(name, of) for name, (sizes, _) in _PLAIN.items()},
-    **{name: lambda name=name, of=sizes: _layer(name, of) for name, sizes in _LAYERS.items()},
+    **{name: partial(_product, name, sizes) for name, (sizes, _) in _PLAIN.items()},
+    **{name: partial(_layer, name, sizes) for name, sizes in _LAYERS.items()},
 }
 
 

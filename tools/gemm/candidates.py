@@ -28,7 +28,8 @@ TILE = "TILE"
 # Settings in the order in which changing one was seen to matter, of halves and of float32
 # (benchmarks/results/h200/products.jsonl); those that are not named come last.
 _WEIGHTY = (
-    "SPLIT", "SPLITS", "TURNS", "CLUSTER", "BOXES", TILE, "WARPS", "DEPTH", "GROUP", "LATE", "STAGES", "THREADS",
+    "SPLIT", "SPLITS", "TURNS", "CLUSTER", "BOXES", TILE, "WARPS", "DEPTH", "GROUP", "LATE",
+    "STAGES", "THREADS",
 )  # fmt: skip
 
 

@@ -52,8 +52,8 @@ _TILES = (
 )  # fmt: skip
 _TITLE = "Tiles of 16-bit factors by warp-level tensor core products"
 _MOST_TILES = 8
-# What a step of the ring takes at least, however little is multiplied (a block of 512 steps took 0.11
-# ms), and what a block takes before its first product and after its last: both on an H200
+# What a step of the ring takes at least, however little is multiplied (a block of 512 steps took
+# 0.11 ms), and what a block takes before its first product and after its last: both on an H200
 # (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz).
 _RING_STEP, _RING_STEP_MS, _FILLED_MS = 32, 0.00022, 0.002
 

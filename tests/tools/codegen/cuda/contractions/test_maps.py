@@ -24,7 +24,7 @@ from kernelwright.tools.languages import with_settings as with_values
 from kernelwright.tools.types import DType, Setting
 
 EMITTER = CudaEmitter()
-# Copies of two to five dimensions, to this block and to two of a cluster.
+# Copies of two to five dimensions, to this block, to two of a cluster, and back.
 COPIES = """#include "kernelwright.cuh"
 #include "kernelwright_mma.cuh"
 extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, float* y, int a) {
@@ -39,6 +39,12 @@ extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, flo
     kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2, a + 3);
     kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2, a + 3, a + 4);
     kw::barrier_wait_for_others(&barrier, 0);
+    kw::map_store(into, map, a, a + 1);
+    kw::map_store(into, map, a, a + 1, a + 2);
+    kw::map_store(into, map, a, a + 1, a + 2, a + 3);
+    kw::map_store(into, map, a, a + 1, a + 2, a + 3, a + 4);
+    kw::stores_commit();
+    kw::stores_wait<0>();
     y[threadIdx.x] = into[threadIdx.x];
 }
 """
@@ -143,7 +149,9 @@ def compiled(
                 {way: build}, small_device, settings=1, names=(name,),
                 most_threads=384, start=at,
             )  # fmt: skip
-            chosen = {f"K{at}_{name}": value for name, value in (PLAIN | {"TILE": tile, **more}).items()}
+            chosen = {
+                f"K{at}_{name}": value for name, value in (PLAIN | {"TILE": tile, **more}).items()
+            }
             label = f"{way} {tile} {more}"
             found.append(replace(one, label=label, settings=one.settings | chosen))
         toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("maps")))

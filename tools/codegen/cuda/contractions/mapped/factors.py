@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
-from kernelwright.tools.codegen.cuda.contractions.mma_tiles import HALVES
 from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import LINE_BYTES
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import HALVES
 from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type
 from kernelwright.tools.codegen.ir import Access, Axis, Stmt
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
@@ -86,9 +86,7 @@ def _sides(
     return operand, side, (*contraction.batch, *side, *contraction.depth)
 
 
-def map_argument(
-    contraction: Contraction, which: str, factor: MappedFactor, rows: str
-) -> Argument:
+def map_argument(contraction: Contraction, which: str, factor: MappedFactor, rows: str) -> Argument:
     """The map as a parameter; `rows` is how many of them one box has, as a plan's expression."""
     operand, _, axes = _sides(contraction, which)
     assert operand.access is not None

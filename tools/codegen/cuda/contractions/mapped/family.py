@@ -29,7 +29,6 @@ from kernelwright.tools.codegen.cuda.contractions.mapped.factors import (
 from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import (
     LINE_BYTES,
     SCHEMES,
-    MapScheme,
     schemes_of,
 )
 from kernelwright.tools.codegen.cuda.contractions.mapped.ways import (

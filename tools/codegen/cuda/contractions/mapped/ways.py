@@ -32,8 +32,9 @@ _MULTIPLIED, _SHARE, _ALONE = 2048, 0.96, 0.79
 # Bytes that a multiprocessor gets of the last-level cache in a cycle, and how sharply the slowest
 # of a step's three hides the others: the power of their sum.
 _CACHE, _SHARPNESS = 73.0, 2.5
-# Cycles before a block's first product beyond those of any kernel, from asking for a stage until it is there, and those of
-# storing one result: from registers (a tile has many), and through boxes (an estimate).
+# Cycles before a block's first product beyond those of any kernel, from asking for a stage until it
+# is there, and those of storing one result: from registers (a tile has many), and through boxes
+# (an estimate).
 _BEFORE, _LATENCY, _STORED, _BOXED = 1500.0, 1700.0, 0.044, 0.02
 # GB/s at which what a product moves adds to all that, and the share of what it writes that does so
 # where boxes leave by themselves (an estimate).
@@ -41,8 +42,11 @@ _MOVED_GB_S, _LEFT_BEHIND = 7200.0, 0.3
 # Those of joining the sums of a cluster: at all, and for a result (an estimate). Cycles that a
 # result's dear statements take, some twelve instructions each (an estimate).
 _JOINED, _JOINED_EACH, _DEAR = 3000.0, 0.16, 12 / 128
+# Clusters of three, five or six have to be this much better before they come first: none was run.
+_UNUSUAL = 1.06
 # Steps that are worth a block of their own; neighbours whose blocks may form a cluster of more than
-# two (32 clusters of four, or 16 of eight, did not run at once on 132); and the most results of a tile that leave a thread registers for much else beside its sums.
+# two (32 clusters of four, or 16 of eight, did not run at once on 132); and the most results of a
+# tile that leave a thread registers for much else beside its sums.
 _LEAST_STEPS, _NEIGHBOURS, MOST_SPANNED = 4, 16, 256 * 192
 
 
@@ -121,23 +125,31 @@ def ordered_ways(
         alike: Whether all tiles go through the same steps, which whatever is shared requires.
         boxed: Whether a map takes the results.
     """
-    found = _ways(case, contraction, scheme, alike, boxed)
-    return sorted(found, key=lambda way: (way_ms(case, contraction, way), -way.rows * way.columns))
+
+    def key(way: Way) -> tuple[float, int]:
+        is_usual = way.split & (way.split - 1) == 0
+        ms = way_ms(case, contraction, way) * (1.0 if is_usual else _UNUSUAL)
+        return ms, -way.rows * way.columns
+
+    return sorted(_ways(case, contraction, scheme, alike, boxed), key=key)
 
 
 def _ways(
     case: Case, contraction: Contraction, scheme: MapScheme, alike: bool, boxed: bool
 ) -> Iterator[Way]:
-    shared = (CLUSTERS, splits(contraction), (False, True)) if alike else ((1,), (1,), (False,))
-    for (rows, columns), *how in product(tiles(contraction, scheme), *shared):
-        for boxes in (BOXES, 0) if boxed and columns >= 64 else (0,):
-            way = Way(rows, columns, *how, boxes=boxes)
-            if _is_possible(case, contraction, scheme, way):
-                yield way
+    clusters, parts = (CLUSTERS, splits(contraction)) if alike else ((1,), (1,))
+    turns, boxes = (False, True) if alike else (False,), (BOXES, 0) if boxed else (0,)
+    every = product(tiles(contraction, scheme), clusters, parts, turns, boxes)
+    for (rows, columns), cluster, split, in_turns, kept in every:
+        way = Way(rows, columns, cluster, split, in_turns, kept)
+        if _is_possible(case, contraction, scheme, way):
+            yield way
 
 
 def _is_possible(case: Case, contraction: Contraction, scheme: MapScheme, way: Way) -> bool:
     if way.cluster * way.split > MOST_BLOCKS or (way.split > 1 and (way.turns or way.boxes)):
+        return False
+    if way.boxes and way.columns < 64:
         return False
     if way.split > 1 and lines(contraction) < _LEAST_STEPS * way.split:
         return False
