@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import strategy_convolutions as convolutions
+import strategy_halves as halves
 import strategy_norms as norms
 import strategy_products as products
 import strategy_reductions as reductions
@@ -46,6 +47,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         **waves.PROBLEMS,
         **turned.PROBLEMS,
         **products.PROBLEMS,
+        **halves.PROBLEMS,
         **convolutions.PROBLEMS,
     }
 
@@ -105,6 +107,9 @@ ROUNDS = {
         problems=tuple(convolutions.PROBLEMS), seconds=360, chosen=convolutions.CHOSEN
     ),
     "products": Round(problems=tuple(products.PROBLEMS), settings=12, seconds=300),
+    "halves": Round(
+        problems=tuple(halves.PROBLEMS), seconds=120, chosen=halves.chosen_halves()
+    ),
     "turned": Round(
         problems=tuple(turned.TURNED),
         seconds=60,

@@ -20,13 +20,16 @@ from kernelwright.tools.types import Candidate, Graph, Setting, Value
 
 # Of the family predicted fastest so many tiles are looked at first, of each other one so many.
 _TILES_OF_FIRST, _TILES_OF_OTHERS = 3, 2
+# Where a family says itself which settings come first, so many of them.
+_SETTINGS_OF_FIRST, _SETTINGS_OF_OTHERS = 6, 2
 # A family this much slower by the cost model is not looked at; of short products it tells less.
 _FAR_BEHIND, _SHORT_MS = 1.5, 0.004
 TILE = "TILE"
 # Settings in the order in which changing one was seen to matter, of halves and of float32
 # (benchmarks/results/h200/products.jsonl); those that are not named come last.
 _WEIGHTY = (
-    "SPLIT", "SPLITS", "CLUSTER", TILE, "WARPS", "DEPTH", "GROUP", "LATE", "STAGES", "THREADS",
+    "SPLIT", "SPLITS", "TURNS", "CLUSTER", "BOXES", TILE, "WARPS", "DEPTH", "GROUP", "LATE",
+    "STAGES", "THREADS",
 )  # fmt: skip
 
 
@@ -90,11 +93,20 @@ class ProductKernels:
             if name in by_name
         ]
         for place, strategy in enumerate(self.strategies):
-            count = _TILES_OF_OTHERS if place else _TILES_OF_FIRST
-            # A matrix times a vector has no tiles: its settings are as they come.
-            wanted = [{TILE: tile} for tile in self.tiles(strategy)[:count]] or [{}]
+            wanted = self._wanted(strategy, is_first=place == 0)
             found += [self.proposal(strategy, one) for one in wanted]
         return list(_each_once(one for one in found if one is not None))
+
+    def _wanted(self, strategy: Strategy, *, is_first: bool) -> list[dict[str, int]]:
+        """What the cost model asks of a strategy's settings, the best first."""
+        assert self._loop is not None
+        told = self._emitter.first_settings(self._loop, strategy, self._hardware)
+        count = _SETTINGS_OF_FIRST if is_first else _SETTINGS_OF_OTHERS
+        if told:
+            return [{one.name: one.value for one in settings} for settings in told[:count]]
+        count = _TILES_OF_FIRST if is_first else _TILES_OF_OTHERS
+        # A matrix times a vector has no tiles: its settings are as they come.
+        return [{TILE: tile} for tile in self.tiles(strategy)[:count]] or [{}]
 
     def around(self, fastest: Proposal) -> Iterator[Proposal]:
         """What differs from the fastest so far in one setting, the settings in turns."""

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelwright.profiles.load import hardware_profile
-from kernelwright.tools.gemm.candidates import ProductKernels
+from kernelwright.tools.gemm.candidates import ProductKernels, Proposal
 from kernelwright.tools.gemm.problem import arithmetic_of, task_of
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.languages import Built, compile_candidate, shutdown_compilers
@@ -22,13 +22,24 @@ def large() -> ProductKernels:
     return kernels(4096, 4096, 4096)
 
 
-def test_the_cost_models_tiles_come_first(large: ProductKernels) -> None:
+def settings(one: Proposal) -> dict[str, int]:
+    return {setting.name: setting.value for setting in one.settings}
+
+
+def test_the_cost_models_ways_come_first(large: ProductKernels) -> None:
     first = large.first()
     (strategy, *_) = large.strategies
-    tiles = [{s.name: s.value for s in one.settings}["TILE"] for one in first]
-    assert {one.strategy for one in first[:3]} == {strategy.name} == {"wgmma_maps"}
-    assert tuple(tiles[:3]) == large.tiles(strategy)[:3]
+    tiles = [settings(one)["TILE"] for one in first]
+    assert {one.strategy for one in first[:6]} == {strategy.name} == {"wgmma_maps"}
+    assert tiles[0] == large.tiles(strategy)[0]
     assert len({one.candidate.id for one in first}) == len(first)
+    assert {settings(one)["TURNS"] for one in first[:6]} == {0, 1}
+
+
+def test_few_tiles_of_a_long_depth_share_it_first() -> None:
+    first = kernels(256, 1024, 16384).first()
+    assert all(settings(one)["SPLIT"] > 1 for one in first[:6])
+    assert len({(settings(one)["TILE"], settings(one)["SPLIT"]) for one in first[:6]}) == 6
 
 
 def test_sums_in_fp16_are_tried_where_they_were_asked_for(large: ProductKernels) -> None:
@@ -70,9 +81,9 @@ def test_what_won_near_shapes_is_tried_before(large: ProductKernels) -> None:
 
 def test_settings_that_do_not_fit_together_are_completed(large: ProductKernels) -> None:
     (strategy, *_) = large.strategies
-    made = large.proposal(strategy, {"TILE": 128256, "STAGES": 8})  # more than shared memory holds
+    made = large.proposal(strategy, {"TILE": 128256, "TURNS": 1})  # more than registers hold
     assert made is not None
-    assert "STAGES=8" not in made.words
+    assert "TURNS=0" in made.words
     assert large.proposal(strategy, {"TILE": 17}) is None
 
 
@@ -80,7 +91,7 @@ def test_neighbours_differ_in_one_setting(large: ProductKernels) -> None:
     fastest = large.first()[0]
     near = list(large.around(fastest))
     assert len(near) > 10
-    assert "CLUSTER=1" in near[0].words  # what weighs most comes first; depths are not shared here
+    assert "SPLIT=2" in near[0].words  # what weighs most comes first
     for one in near:
         pairs = zip(one.settings, fastest.settings, strict=True)
         assert sum(a.value != b.value for a, b in pairs) == 1

@@ -64,13 +64,19 @@ class Operators:
 
         def recorded(arguments: Sequence[object], *geometry: object) -> None:
             fixed = [_without_tensor(value) for value in arguments]
-            places = [at for at, value in enumerate(arguments) if _tensor(value) is not None]
-            content = repr((self._owner, self._key, kernel, fixed, geometry))
+            tensors, which = _each_once(arguments)
+            content = repr((self._owner, self._key, kernel, fixed, which, geometry))
             if content not in _KNOWN:
-                run = partial(self._launched, launch, list(arguments), geometry)
+                run = partial(self._launched, launch, list(arguments), which, geometry)
                 name = f"{kernel}_{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-                _KNOWN[content] = self._registered(name, run, [written[at] for at in places])
-            _KNOWN[content](*(_tensor(arguments[at]) for at in places))
+                flags = [
+                    any(
+                        is_written for at, is_written in zip(which, written, strict=True) if at == n
+                    )
+                    for n in range(len(tensors))
+                ]
+                _KNOWN[content] = self._registered(name, run, flags)
+            _KNOWN[content](*tensors)
 
         return recorded
 
@@ -78,11 +84,12 @@ class Operators:
         self,
         launch: Callable[..., None],
         arguments: Sequence[object],
+        which: Sequence[int | None],
         geometry: Sequence[object],
         *tensors: torch.Tensor,
     ) -> None:
         """Launch with these tensors where those stood that the plan was traced with."""
-        given = iter(tensors)
+        given = iter([tensors[at] for at in which if at is not None])
         launch([self._placed(value, given) for value in arguments], *geometry)
 
     def _placed(self, value: object, given: Iterator[torch.Tensor]) -> object:
@@ -112,6 +119,22 @@ def _tensor(value: object) -> torch.Tensor | None:
     if isinstance(value, MapOf):
         return value.tensor
     return value if isinstance(value, torch.Tensor) else None
+
+
+def _each_once(arguments: Sequence[object]) -> tuple[list[torch.Tensor], list[int | None]]:
+    """The tensors, each once, and which of them stands at each argument.
+
+    A kernel may take the pointer and a map of one tensor: as two arguments of an operator one of
+    them would be copied before it is written to.
+    """
+    found: list[torch.Tensor] = []
+    which: list[int | None] = []
+    for value in arguments:
+        tensor = _tensor(value)
+        at = next((n for n, one in enumerate(found) if one is tensor), len(found))
+        found += [tensor] if tensor is not None and at == len(found) else []
+        which.append(at if tensor is not None else None)
+    return found, which
 
 
 def _without_tensor(value: object) -> object:

@@ -13,8 +13,12 @@ from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION_FAMI
 from kernelwright.tools.codegen.cuda.attention.warpgroups import WGMMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.attention.warps import MMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily, is_tiled
-from kernelwright.tools.codegen.cuda.contractions.maps import MAP_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    ContractionFamily,
+    Settings,
+    is_tiled,
+)
+from kernelwright.tools.codegen.cuda.contractions.mapped.family import MAP_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
@@ -132,6 +136,13 @@ class CudaEmitter(FamilyEmitter[Case]):
         """
         # A name that ends in "_" would make "__", which belongs to the compiler.
         return super().emit(node, strategy, prefix.rstrip("_"), hardware)
+
+    def first_settings(self, node: Loop, strategy: Strategy, hardware: Hardware) -> Settings:
+        """Settings of a product's strategy that are worth a look before others, the best first."""
+        family = self._family(node, strategy)
+        if not isinstance(family, ContractionFamily):
+            return ()
+        return family.first_settings(self.case(node, hardware), strategy)
 
     def with_gain(self, gain: str, mechanism: str) -> str:
         """The gain first."""

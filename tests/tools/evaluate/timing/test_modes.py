@@ -160,6 +160,29 @@ def test_a_launch_by_tensor_maps_is_an_operator_of_the_tensors_behind_them():
     assert geometry == (1, 32)
 
 
+def test_what_is_written_by_its_map_and_its_pointer_is_one_tensor():
+    """Else a compiled graph copies what the pointer names, and returns the copy."""
+    operators = Operators("toy", "cpu", lambda tensor, **named: tensor)
+
+    def stored(arguments: list[torch.Tensor], *geometry: int) -> None:
+        by_map, x, by_pointer = arguments
+        assert by_map.data_ptr() == by_pointer.data_ptr()
+        by_map.copy_(x)
+
+    launch = operators.launcher("stored", stored, [False, False, True])
+
+    def plan(x: torch.Tensor) -> torch.Tensor:
+        y = torch.zeros_like(x)
+        launch((MapOf(y, box=(2,)), x, y), 1)
+        return y
+
+    x = torch.arange(4.0)
+    graph = modes.traced(lambda given: [plan(given)], [x])
+    found = torch.compile(graph, backend="aot_eager")(x)
+    assert torch.equal(plan(x), x)
+    assert torch.equal(found[0], x)
+
+
 @pytest.mark.parametrize("traced", [False, True])
 def test_an_exports_launch_gets_its_geometry_and_addresses(traced: bool):
     taken: list[tuple[object, ...]] = []

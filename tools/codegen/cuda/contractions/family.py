@@ -15,11 +15,15 @@ from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
-from kernelwright.tools.types import DType
+from kernelwright.tools.types import DType, Setting
 
 # Fewer rows or columns than these are no tile: an operand is hardly used twice, and kernels for
 # rows do as well.
 FEWEST = 4
+
+
+# Settings that are worth a look, names without the kernel's prefix; what is not named is free.
+Settings = tuple[tuple[Setting, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class ContractionFamily:
     one of them and `printed` its source under a name and a prefix. On the architectures of
     `slides_on` it has a layout for factors that windows read; all others read each element as often
     as windows do, and stand back where there is one. Those with `folds` print epilogues that reduce
-    results, and those with `eights` multiply factors of eight bits.
+    results, and those with `eights` multiply factors of eight bits. `first` are settings of one of
+    the ways to try first, where more than the tile decides.
     """
 
     names: tuple[str, ...]
@@ -43,6 +48,7 @@ class ContractionFamily:
     slides_on: tuple[str, ...] = ()
     folds: bool = False
     eights: bool = False
+    first: Callable[[Case, Contraction, Strategy], Settings] = lambda *_: ()
 
     def fit(self, case: Case, /) -> Fit:
         """What `takes` says of a product; no other node fits."""
@@ -62,6 +68,10 @@ class ContractionFamily:
     def predicted_ms(self, case: Case, strategy: Strategy, /) -> float:
         """The time that its tiles take."""
         return self.predicted(case, _product(case), strategy)
+
+    def first_settings(self, case: Case, strategy: Strategy, /) -> Settings:
+        """What to try first of a strategy, the one predicted fastest first; none where tiles do."""
+        return self.first(case, _product(case), strategy)
 
     def emit(self, case: Case, name: str, prefix: str, /) -> Emitted:
         """The product's source."""

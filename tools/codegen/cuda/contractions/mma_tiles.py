@@ -52,6 +52,10 @@ _TILES = (
 )  # fmt: skip
 _TITLE = "Tiles of 16-bit factors by warp-level tensor core products"
 _MOST_TILES = 8
+# What a step of the ring takes at least, however little is multiplied (a block of 512 steps took
+# 0.11 ms), and what a block takes before its first product and after its last: both on an H200
+# (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz).
+_RING_STEP, _RING_STEP_MS, _FILLED_MS = 32, 0.00022, 0.002
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     """The best tile's time, never less than that of the bytes."""
     shape = shape_of(contraction)
     best = _ordered(case, contraction)[0]
-    rate = shape.flops / (tile_ms(shape, best, _SCHEME, case.hardware) * 1e9)
+    by_ring = shape.k / _RING_STEP * _RING_STEP_MS
+    product = _FILLED_MS + max(tile_ms(shape, best, _SCHEME, case.hardware), by_ring)
+    rate = shape.flops / (product * 1e9)
     moved = sum(loop_bytes(case.loop))
     return roofline_ms(moved, shape.flops, strategy, case.hardware, tflops=rate)
 

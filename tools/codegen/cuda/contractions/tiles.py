@@ -17,9 +17,10 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.ir.contraction import Contraction
 
 # The share of the data sheet's rate that products of warps reach. Hopper's tensor cores run at full
-# rate for warpgroups alone, those of data-centre Blackwell for a unit that warps do not feed. The
-# figures are assumptions until a device has said otherwise, as are the two below.
-_BY_WARPS = {9: 0.60, 10: 0.30}
+# rate for warpgroups alone, those of data-centre Blackwell for a unit that warps do not feed.
+# Hopper's is what 4096 cubed took (benchmarks/results/h200/products.md); the other figures are
+# assumptions until a device has said otherwise, as are the two below.
+_BY_WARPS = {9: 0.39, 10: 0.30}
 _BY_WARPS_ELSEWHERE = 0.85
 # Bytes that the last-level cache gives for one that memory gives.
 _CACHE_RATE = 2.2

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily
-from kernelwright.tools.codegen.cuda.contractions.maps import MAP_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.mapped.family import MAP_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY

@@ -286,8 +286,25 @@ KW_MAP_LOAD(2, "%3, %4", 5, int x KW_COMMA int y, "r"(x), "r"(y))
 KW_MAP_LOAD(3, "%3, %4, %5", 6, int x KW_COMMA int y KW_COMMA int z, "r"(x), "r"(y), "r"(z))
 KW_MAP_LOAD(4, "%3, %4, %5, %6", 7, int x KW_COMMA int y KW_COMMA int z KW_COMMA int u, "r"(x), "r"(y), "r"(z), "r"(u))
 KW_MAP_LOAD(5, "%3, %4, %5, %6, %7", 8, int x KW_COMMA int y KW_COMMA int z KW_COMMA int u KW_COMMA int v, "r"(x), "r"(y), "r"(z), "r"(u), "r"(v))
-#undef KW_COMMA
 #undef KW_MAP_LOAD
+
+#define KW_MAP_STORE(rank, places, list, ...)                                                                                 \
+    __device__ __forceinline__ void map_store(const void* shared, const TensorMap& map, list) {                               \
+        asm volatile("cp.async.bulk.tensor." #rank "d.global.shared::cta.bulk_group [%0, {" places "}], [%1];"                \
+                     ::"l"(&map), "r"(shared_address(shared)), __VA_ARGS__ : "memory");                                       \
+    }
+// One thread has the map's box stored from shared memory, where `map_load` would bring it; what lies
+// outside of the tensor is left out. Whoever wrote it says `written_for_groups` first. Stores up to
+// a `stores_commit` are a batch.
+KW_MAP_STORE(2, "%2, %3", int x KW_COMMA int y, "r"(x), "r"(y))
+KW_MAP_STORE(3, "%2, %3, %4", int x KW_COMMA int y KW_COMMA int z, "r"(x), "r"(y), "r"(z))
+KW_MAP_STORE(4, "%2, %3, %4, %5", int x KW_COMMA int y KW_COMMA int z KW_COMMA int u, "r"(x), "r"(y), "r"(z), "r"(u))
+KW_MAP_STORE(5, "%2, %3, %4, %5, %6", int x KW_COMMA int y KW_COMMA int z KW_COMMA int u KW_COMMA int v, "r"(x), "r"(y), "r"(z), "r"(u), "r"(v))
+#undef KW_COMMA
+#undef KW_MAP_STORE
+__device__ __forceinline__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until at most PENDING of this thread's batches have shared memory left to read.
+template <int PENDING> __device__ __forceinline__ void stores_wait() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory"); }
 
 // `barrier_arrive` at the same barrier of another block of the cluster; writes are not ordered by it.
 __device__ __forceinline__ void barrier_arrive_at(unsigned long long* barrier, int rank) {

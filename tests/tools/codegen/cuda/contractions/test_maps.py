@@ -14,7 +14,7 @@ import pytest
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings, valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.maps import (
+from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import (
     WGMMA_MAPS,
     WGMMA_MAPS_FP8,
     WGMMA_MAPS_FP16,
@@ -24,7 +24,7 @@ from kernelwright.tools.languages import with_settings as with_values
 from kernelwright.tools.types import DType, Setting
 
 EMITTER = CudaEmitter()
-# Copies of two to five dimensions, to this block and to two of a cluster.
+# Copies of two to five dimensions, to this block, to two of a cluster, and back.
 COPIES = """#include "kernelwright.cuh"
 #include "kernelwright_mma.cuh"
 extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, float* y, int a) {
@@ -39,6 +39,12 @@ extern "C" __global__ void copies(const __grid_constant__ kw::TensorMap map, flo
     kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2, a + 3);
     kw::map_load_shared(into, map, &barrier, 3, a, a + 1, a + 2, a + 3, a + 4);
     kw::barrier_wait_for_others(&barrier, 0);
+    kw::map_store(into, map, a, a + 1);
+    kw::map_store(into, map, a, a + 1, a + 2);
+    kw::map_store(into, map, a, a + 1, a + 2, a + 3);
+    kw::map_store(into, map, a, a + 1, a + 2, a + 3, a + 4);
+    kw::stores_commit();
+    kw::stores_wait<0>();
     y[threadIdx.x] = into[threadIdx.x];
 }
 """
@@ -87,33 +93,44 @@ def asked(build: Any, name: str, way: str, m: int, n: int, k: int) -> Any:
 
 # (way, tile, further settings)
 QUICK: tuple[tuple[str, int, dict[str, int]], ...] = (
-    ("nt", 128256, {"CLUSTER": 2, "STAGES": 2, "SPAN": 256}),
+    ("nt", 128256, {"CLUSTER": 2, "STAGES": 2, "BOXES": 1}),
     ("tn", 256128, {"CLUSTER": 2, "STAGES": 3, "LATE": 1, "SPAN": 32}),
-    ("nn", 64128, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 2}),
+    ("nn", 128128, {"CLUSTER": 2, "SPLIT": 2}),
+    ("tt", 128064, {"CLUSTER": 2, "STAGES": 3, "TURNS": 1, "BOXES": 2}),
 )
 OTHERS: tuple[tuple[str, int, dict[str, int]], ...] = (
     ("tt", 128128, {"CLUSTER": 2, "STAGES": 4, "LATE": 2, "SPAN": 64, "GROUP": 1}),
-    ("tn", 64064, {"CLUSTER": 1, "STAGES": 8}),
-    ("tt", 128064, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 3, "LATE": 1}),
-    ("nn", 128256, {"CLUSTER": 2, "STAGES": 3, "LATE": 1, "SPAN": 64}),
-    ("nt", 128192, {"CLUSTER": 2, "STAGES": 2, "SPAN": 64}),
+    ("tn", 64064, {"STAGES": 8, "BOXES": 4}),
+    ("tt", 128064, {"STAGES": 3, "SPLIT": 3, "LATE": 1}),
+    ("nn", 128256, {"CLUSTER": 2, "STAGES": 3, "LATE": 1, "SPAN": 64, "BOXES": 2}),
+    ("nt", 128192, {"CLUSTER": 2, "STAGES": 2, "SPAN": 64, "BOXES": 2}),
     ("nn", 64128, {"CLUSTER": 2, "STAGES": 3}),
-    ("nt", 64032, {"CLUSTER": 1, "STAGES": 2}),
-    ("nt", 64064, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 4}),
-    ("nt", 64032, {"CLUSTER": 1, "STAGES": 2, "SPLIT": 2}),
+    ("nn", 64128, {"STAGES": 3, "SPLIT": 2}),
+    ("nt", 64032, {"STAGES": 2}),
+    ("nt", 64064, {"STAGES": 2, "SPLIT": 4}),
+    ("nt", 64032, {"STAGES": 2, "SPLIT": 2}),
+    ("nt", 128256, {"STAGES": 3, "SPLIT": 4}),
+    ("tn", 128064, {"CLUSTER": 2, "SPLIT": 4}),
+    ("nt", 64256, {"CLUSTER": 2, "STAGES": 2, "TURNS": 1, "BOXES": 2}),
+    ("tn", 128128, {"STAGES": 6, "TURNS": 1, "BOXES": 1, "SPAN": 64}),
+    ("nn", 64064, {"STAGES": 16, "TURNS": 1}),
+    ("nt", 64032, {"STAGES": 3, "TURNS": 1}),
 )
 # The same with sums in fp16: tiles that only they have room for, and a depth that blocks share.
 IN_HALVES: tuple[tuple[str, int, dict[str, int]], ...] = (
-    ("nt", 256256, {"CLUSTER": 2, "STAGES": 3, "SPAN": 256}),
-    ("tn", 256192, {"CLUSTER": 1, "STAGES": 2, "SPAN": 64}),
-    ("nn", 64128, {"CLUSTER": 1, "STAGES": 3, "SPLIT": 2}),
+    ("nt", 256256, {"CLUSTER": 2, "STAGES": 3, "SPAN": 64, "BOXES": 2}),
+    ("tn", 256192, {"STAGES": 2, "SPAN": 64}),
+    ("nn", 64128, {"STAGES": 3, "SPLIT": 2}),
+    ("nn", 128256, {"STAGES": 3, "TURNS": 1, "BOXES": 2}),
 )
 # Factors of eight bits, promoted every step and every few, and a depth that blocks share.
 IN_EIGHTS: tuple[tuple[str, int, dict[str, int]], ...] = (
-    ("nt", 128128, {"CLUSTER": 2, "STAGES": 3, "PROMOTED": 1, "SPAN": 64}),
-    ("nt", 256064, {"CLUSTER": 1, "STAGES": 2, "PROMOTED": 2, "LATE": 0}),
-    ("nt", 64064, {"CLUSTER": 1, "STAGES": 3, "PROMOTED": 4, "SPLIT": 2}),
+    ("nt", 128128, {"CLUSTER": 2, "STAGES": 3, "PROMOTED": 1, "SPAN": 64, "BOXES": 1}),
+    ("nt", 256064, {"STAGES": 2, "PROMOTED": 2}),
+    ("nt", 64064, {"STAGES": 3, "PROMOTED": 4, "SPLIT": 2}),
 )
+# What is not said of a tile.
+PLAIN = {"CLUSTER": 1, "LATE": 0, "SPLIT": 1, "TURNS": 0, "BOXES": 0, "SPAN": 256, "STAGES": 16}
 Compiled = Callable[..., list[Any]]
 
 
@@ -132,7 +149,9 @@ def compiled(
                 {way: build}, small_device, settings=1, names=(name,),
                 most_threads=384, start=at,
             )  # fmt: skip
-            chosen = {f"K{at}_{name}": value for name, value in {"TILE": tile, **more}.items()}
+            chosen = {
+                f"K{at}_{name}": value for name, value in (PLAIN | {"TILE": tile, **more}).items()
+            }
             label = f"{way} {tile} {more}"
             found.append(replace(one, label=label, settings=one.settings | chosen))
         toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("maps")))
@@ -262,7 +281,7 @@ def test_first_settings_are_those_of_the_size(toolbox: SimpleNamespace) -> None:
         source, _ = _source(toolbox, "nt", size, size, size)
         first = {one.name: one.value for one in valid_settings(parse_kernel(source, "cuda"))[0]}
         firsts[size] = first["K_TILE"], first["K_STAGES"], first["K_CLUSTER"]
-    assert firsts[4096] == firsts[2048] == (128256, 4, 2)
+    assert firsts[4096] == firsts[2048] == (128256, 16, 2)
     assert firsts[256][0] < 65000
 
 

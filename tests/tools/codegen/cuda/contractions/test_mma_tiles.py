@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.maps import WGMMA_MAPS
+from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import WGMMA_MAPS
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_TILES
 from kernelwright.tools.codegen.ir.kernel_family import Emitter
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate

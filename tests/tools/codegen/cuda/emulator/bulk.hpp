@@ -1,4 +1,4 @@
-// Plays phase barriers, bulk copies and copies by tensor maps (included by emulator.hpp).
+// Plays phase barriers, bulk copies, and copies and stores by tensor maps (included by emulator.hpp).
 //
 // A copy poisons where it goes as soon as it is asked for, and lands only when somebody polls its
 // barrier, one copy a poll, the newest first: whoever reads before waiting, or asks for a copy
@@ -22,7 +22,16 @@ struct LateArrival {
     unsigned long long* barrier;
     std::function<void()> land;
 };
+// A box that a thread has asked to be stored, in the batch of that number.
+struct BoxStore {
+    unsigned int thread, batch;
+    const unsigned char* shared;
+    std::vector<unsigned char*> into;  // of each element, or none where it lies outside
+    size_t element, swizzle;
+};
 struct Bulk {
+    std::vector<BoxStore> stores;
+    std::map<unsigned int, unsigned int> batches;  // those that each thread has committed
     std::map<unsigned long long*, PhaseBarrier> barriers;
     std::vector<BulkCopy> copies;
     std::vector<LateArrival> late;
@@ -121,6 +130,7 @@ inline void wait_for_mail() {
 inline void end_of_block() {
     read_inbox();
     if (!bulk.copies.empty() || !bulk.late.empty()) refuse("a block ends while a copy into it is under way");
+    if (!bulk.stores.empty()) refuse("a block ends while a box of it is still to be stored");
     bulk = {};
 }
 
@@ -160,16 +170,13 @@ inline void map_ready(const TensorMap&) {}
 
 namespace emulator {
 
-// A box as it will lie in shared memory from `shared` on; outside of the tensor there are zeros.
-inline std::vector<unsigned char> box_of(const void* shared, const kw::TensorMap& map, std::initializer_list<int> at) {
+// Where the elements of a box lie in the tensor, in the box's order; none of those outside.
+inline std::vector<unsigned char*> places_of(const kw::TensorMap& map, std::initializer_list<int> at) {
     if (at.size() != map.rank) refuse("a tensor map of another rank");
     if ((uintptr_t)map.start % 16) refuse("a tensor map is not aligned to 16 bytes");
-    const size_t place = place_of(shared), line = map.box[0] * map.element;
-    if (place % (map.swizzle ? 8 * map.swizzle : 128)) refuse("a box does not begin where its swizzle does");
-    if (line % 16 || (map.swizzle && line > map.swizzle)) refuse("the inner side of a box is too long or no multiple of 16 bytes");
     size_t elements = 1;
     for (int d = 0; d < map.rank; ++d) elements *= map.box[d];
-    std::vector<unsigned char> bytes(elements * map.element, 0);
+    std::vector<unsigned char*> places(elements, nullptr);
     for (size_t i = 0; i < elements; ++i) {
         size_t left = i;
         const unsigned char* from = map.start;
@@ -180,11 +187,46 @@ inline std::vector<unsigned char> box_of(const void* shared, const kw::TensorMap
             inside &= position >= 0 && position < (long long)map.sizes[d];
             from += position * (long long)(d ? map.strides[d] : map.element);
         }
-        // 16-byte pieces are permuted by the lines of 128 bytes they lie in.
-        const size_t into = place + i * map.element, piece = into >> 7 & (map.swizzle / 16 - 1);
-        if (inside) memcpy(bytes.data() + ((map.swizzle ? into ^ piece << 4 : into) - place), from, map.element);
+        if (inside) places[i] = const_cast<unsigned char*>(from);
+    }
+    return places;
+}
+inline void check_box(size_t place, const kw::TensorMap& map) {
+    const size_t line = map.box[0] * map.element;
+    if (place % (map.swizzle ? 8 * map.swizzle : 128)) refuse("a box does not begin where its swizzle does");
+    if (line % 16 || (map.swizzle && line > map.swizzle)) refuse("the inner side of a box is too long or no multiple of 16 bytes");
+}
+// 16-byte pieces are permuted by the lines of 128 bytes they lie in.
+inline size_t swizzled_place(size_t into, size_t swizzle) {
+    return swizzle ? into ^ (into >> 7 & (swizzle / 16 - 1)) << 4 : into;
+}
+// A box as it will lie in shared memory from `shared` on; outside of the tensor there are zeros.
+inline std::vector<unsigned char> box_of(const void* shared, const kw::TensorMap& map, std::initializer_list<int> at) {
+    const size_t place = place_of(shared);
+    check_box(place, map);
+    const auto places = places_of(map, at);
+    std::vector<unsigned char> bytes(places.size() * map.element, 0);
+    for (size_t i = 0; i < places.size(); ++i) {
+        if (places[i]) memcpy(bytes.data() + (swizzled_place(place + i * map.element, map.swizzle) - place), places[i], map.element);
     }
     return bytes;
+}
+// Stores of a thread's batches but the newest `pending`: as late as a device may, and boxes are poison then.
+inline void store_boxes(unsigned int pending) {
+    const unsigned int thread = threadIdx.x, committed = bulk.batches[thread];
+    std::vector<BoxStore> left;
+    for (BoxStore& one : bulk.stores) {
+        if (one.thread != thread || one.batch + pending >= committed) {
+            left.push_back(std::move(one));
+            continue;
+        }
+        const size_t place = place_of(one.shared);
+        for (size_t i = 0; i < one.into.size(); ++i) {
+            if (one.into[i]) memcpy(one.into[i], block->memory.get() + swizzled_place(place + i * one.element, one.swizzle), one.element);
+        }
+        memset(const_cast<unsigned char*>(one.shared), 0xff, one.into.size() * one.element);
+    }
+    bulk.stores.swap(left);
 }
 
 }  // namespace emulator
@@ -200,6 +242,12 @@ template <class... At> inline void map_load_shared(void* shared, const TensorMap
         if (blocks >> rank & 1) emulator::post(rank, {emulator::place_of(barrier), emulator::place_of(shared), bytes});
     }
 }
+template <class... At> inline void map_store(const void* shared, const TensorMap& map, At... at) {
+    emulator::check_box(emulator::place_of(shared), map);
+    emulator::bulk.stores.push_back({threadIdx.x, emulator::bulk.batches[threadIdx.x], static_cast<const unsigned char*>(shared), emulator::places_of(map, {at...}), map.element, map.swizzle});
+}
+inline void stores_commit() { ++emulator::bulk.batches[threadIdx.x]; }
+template <int PENDING> inline void stores_wait() { emulator::store_boxes(PENDING); }
 inline void barrier_wait_for_others(unsigned long long* at, unsigned int parity) { barrier_wait(at, parity); }
 inline void store_at(float* at, float value, unsigned long long* barrier, int rank) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(&value);

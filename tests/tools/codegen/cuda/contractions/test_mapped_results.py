@@ -1,0 +1,131 @@
+"""How results of mapped products leave: through boxes or joined, the same bits every time.
+
+On the emulated device, which stores a box as late as it may and poisons it then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernelwright.profiles.load import Hardware, hardware_profile
+from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import WGMMA_MAPS
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages import with_settings as with_values
+from kernelwright.tools.types import Setting
+
+EMITTER, H200 = CudaEmitter(), hardware_profile("H200")
+PLAIN = {"CLUSTER": 1, "LATE": 0, "SPLIT": 1, "TURNS": 0, "BOXES": 0, "SPAN": 64, "STAGES": 16}
+
+
+def layer(build: Any, m: int, n: int, k: int, kind: str, *, batches: int = 1) -> Any:
+    """A batch of linear layers, with a bias a column, a scale a row and a dear activation."""
+    b = build({"b": batches, "m": m, "n": n}, {"k": k})
+    x, w = b.load("x", kind, b=m * k, m=k, k=1), b.load("w", kind, b=n * k, n=k, k=1)
+    factors = (b.op("cast", one, dtype=kind) for one in (x, w))
+    total = b.op("add", b.reduce("sum", b.op("mul", *factors)), b.load("bias", kind, n=1))
+    scaled = b.op("mul", b.op("tanh", total), b.load("scale", m=1))
+    b.store("y", scaled, kind, b=m * n, m=n, n=1)
+    return b
+
+
+def residual(build: Any, kind: str = "float16", results: str = "float16", n: int = 128) -> Any:
+    """A product to which a matrix is added."""
+    b = build({"m": 128, "n": n}, {"k": 64})
+    x, w = b.load("x", kind, m=64, k=1), b.load("w", kind, n=64, k=1)
+    factors = (b.op("cast", one, dtype=kind) for one in (x, w))
+    total = b.reduce("sum", b.op("mul", *factors))
+    b.store("y", b.op("add", total, b.load("z", m=n, n=1)), results, m=n, n=1)
+    return b
+
+
+# (type, rows, columns, depth, batches, settings): edges that are no multiples of tiles and boxes.
+CASES: tuple[tuple[str, int, int, int, int, dict[str, int]], ...] = (
+    ("bfloat16", 150, 200, 136, 1, {"TILE": 128128, "BOXES": 2, "TURNS": 1}),
+    ("float16", 70, 136, 328, 3, {"TILE": 64064, "BOXES": 1}),
+    ("bfloat16", 130, 72, 520, 1, {"TILE": 128064, "SPLIT": 4}),
+)
+
+
+@pytest.fixture(scope="module")
+def compiled(
+    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+) -> list[Any]:
+    found = []
+    for at, (kind, m, n, k, batches, settings) in enumerate(CASES):
+        build = layer(toolbox.Build, m, n, k, kind, batches=batches)
+        (one,) = toolbox.make_variants(
+            {"layer": build}, small_device, settings=1, names=(WGMMA_MAPS,),
+            most_threads=384, start=at,
+        )  # fmt: skip
+        chosen = {f"K{at}_{name}": value for name, value in (PLAIN | settings).items()}
+        found.append(replace(one, settings=one.settings | chosen))
+    toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("results")))
+    return found
+
+
+@pytest.mark.parametrize("at", range(len(CASES)))
+def test_edges_and_batches_leave_whole_and_alike_twice(
+    toolbox: SimpleNamespace, compiled: list[Any], at: int
+) -> None:
+    got, wanted = compiled[at].run()
+    toolbox.check(got, wanted, compiled[at].loop)
+    again, _ = compiled[at].run()
+    assert all(torch.equal(got[name], again[name]) for name in got)
+
+
+def _source(build: Any) -> tuple[str, str]:
+    loop = build.loop("k")
+    strategy = next(one for one in EMITTER.strategies(loop, H200) if one.name == WGMMA_MAPS)
+    emitted = EMITTER.emit(loop, strategy, "k", H200)
+    return EMITTER.header() + emitted.source, "\n".join(emitted.plan)
+
+
+def test_a_map_of_the_results_says_where_they_lie(toolbox: SimpleNamespace) -> None:
+    _, plan = _source(layer(toolbox.Build, 256, 512, 64, "float16", batches=3))
+    assert "tensor_map(y, shape=(3, 256, 512), strides=(131072, 512, 1), offset=0" in plan
+    assert "box=(1, 16, 64)" in plan
+
+
+def test_what_no_map_takes_leaves_from_registers(toolbox: SimpleNamespace) -> None:
+    """A matrix that is added, results of four bytes, and rows of 2 x 150 bytes."""
+    layers = toolbox.Build
+    found = [residual(layers), residual(layers, results="float32"), residual(layers, n=150)]
+    for build in found:
+        source, plan = _source(build)
+        assert "_BOXES" not in source
+        assert "tensor_map(y" not in plan
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"TILE": 128128, "TURNS": 1, "BOXES": 2},
+        {"TILE": 64256, "TURNS": 1, "BOXES": 2},
+        {"TILE": 128256, "SPLIT": 4},
+        pytest.param({"TILE": 128256, "BOXES": 2}, marks=pytest.mark.exhaustive),
+        pytest.param({"TILE": 128128, "SPLIT": 8}, marks=pytest.mark.exhaustive),
+        pytest.param({"TILE": 128128, "SPLIT": 4, "CLUSTER": 2}, marks=pytest.mark.exhaustive),
+    ],
+)
+async def test_shared_tiles_compile_without_spills(
+    toolbox: SimpleNamespace, wanted: dict[str, int]
+) -> None:
+    source, _ = _source(layer(toolbox.Build, 4096, 4096, 4096, "bfloat16"))
+    plain = new_candidate("cuda", source, "def forward(x):\n    return x\n")
+    chosen = [Setting(name=f"K_{name}", value=value) for name, value in wanted.items()]
+    values = complete_settings(parse_kernel(source, "cuda"), chosen)
+    built = await compile_candidate(
+        with_values(plain, values), architecture="sm_90a", timeout_s=120
+    )
+    assert isinstance(built, Built), built
+    assert not any(one.spill_bytes or one.stack_bytes for one in built.reports)
+    assert "C7510" not in built.log  # products that wait for each other
+    assert not await toolbox.never_runs(built.artifact)
