@@ -118,7 +118,7 @@ def _ways(case: Case, contraction: Contraction, printer: ElementPrinter) -> list
     found = []
     sides = [(contraction.left, "row", contraction.m), (contraction.right, "column", contraction.n)]
     for operand, side, extent in sorted(sides, key=lambda one: -one[2]):
-        along_depth = _runs_along_depth(contraction, operand, side)
+        along_depth = runs_along_depth(contraction, operand, side)
         if along_depth is None:
             continue
         other = contraction.right if side == "row" else contraction.left
@@ -132,8 +132,8 @@ def _whole_ms(case: Case, contraction: Contraction, found: Factors) -> float:
     return _product_ms(case, contraction, found, best) + _packing_ms(case, contraction, found)
 
 
-def _runs_along_depth(contraction: Contraction, operand: Operand, side: str) -> bool | None:
-    """Whether whole runs of 16 bytes lie along the depth; None where neither side has them."""
+def runs_along_depth(contraction: Contraction, operand: Operand, side: str) -> bool | None:
+    """Whether whole runs of 16 bytes of a factor lie along the depth; None where neither side has them."""
     access, (depth, *more) = operand.access, contraction.depth
     axes = contraction.rows if side == "row" else contraction.columns
     known = {axis.name for axis in (*contraction.batch, *axes, depth)}
