@@ -56,7 +56,7 @@ _TILES = ((128, 128), (64, 128), (128, 64), (64, 64))
 _STEP, _MOST_STAGES, _ALIGNMENT = 64, 3, 1024
 # Bytes of shared memory for a row or column: its parts in a stage, and two powers of two; what is
 # noted of it. Besides, a stage has eight words and two barriers.
-_STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 8, 8 * 4 + 2 * 8
+_STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 4 * 4 + 4, 8 * 4 + 2 * 8
 # Multiply-adds and bytes of shared memory that a multiprocessor does in a cycle.
 _MULTIPLIED, _SHARED_READ = 2048, 128
 # Instructions of a warp for 32 numbers to split, and for 32 results to add; four a cycle.
