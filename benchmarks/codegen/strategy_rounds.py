@@ -105,6 +105,11 @@ ROUNDS = {
         problems=tuple(convolutions.PROBLEMS), seconds=360, chosen=convolutions.CHOSEN
     ),
     "products": Round(problems=tuple(products.PROBLEMS), settings=12, seconds=300),
+    "depth": Round(
+        problems=tuple(dict.fromkeys(name for name, *_ in products.DEPTH)),
+        seconds=60,
+        chosen=products.DEPTH,
+    ),
     "turned": Round(
         problems=tuple(turned.TURNED),
         seconds=60,

@@ -302,6 +302,4 @@ def _part_allocations(contraction: Contraction, tunables: Tunables, prefix: str)
     ]
 
 
-STREAMED_BOTH_FAMILY = ContractionFamily(
-    (STREAMED_BOTH,), _takes, _propose, _predicted_ms, _emit
-)
+STREAMED_BOTH_FAMILY = ContractionFamily((STREAMED_BOTH,), _takes, _propose, _predicted_ms, _emit)
