@@ -253,6 +253,8 @@ def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
     tunables.add("SPLITS", splits_of(case, contraction))
     tunables.add("TILE", [1000 * rows + columns for rows, columns in ordered])
     tunables.add("STAGES", stages)
+    # Steps that factors are brought to the last-level cache before they are asked for.
+    tunables.add("AHEAD", (2, 0, 3))
     tunables.add("GROUP", (8, 16, 4, 1))
     return tunables.require(f"{_shared()} <= {1024 * (case.hardware.shared_kib_per_block or 48)}")
 
