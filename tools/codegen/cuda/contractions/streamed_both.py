@@ -73,7 +73,7 @@ _JOIN_MS = 0.006
 
 
 @dataclass(frozen=True)
-class Lying:
+class UnpackedFactor:
     """A factor as it lies.
 
     `decode` and `offset` say where in `buffer` an element of `batch`, `side` and `depth` is; rows
@@ -93,13 +93,17 @@ class Lying:
     narrow: Printed
 
 
-def factors_of(contraction: Contraction, printer: ElementPrinter) -> tuple[Lying, Lying] | None:
+def factors_of(
+    contraction: Contraction, printer: ElementPrinter
+) -> tuple[UnpackedFactor, UnpackedFactor] | None:
     """Both factors, the left one first; None where one of them cannot be read as it lies."""
-    left, right = _lying(contraction, printer, "row"), _lying(contraction, printer, "column")
+    left, right = _unpacked(contraction, printer, "row"), _unpacked(contraction, printer, "column")
     return None if left is None or right is None else (left, right)
 
 
-def _lying(contraction: Contraction, printer: ElementPrinter, side: str) -> Lying | None:
+def _unpacked(
+    contraction: Contraction, printer: ElementPrinter, side: str
+) -> UnpackedFactor | None:
     is_left = side == "row"
     operand = contraction.left if is_left else contraction.right
     own = contraction.rows if is_left else contraction.columns
@@ -109,7 +113,7 @@ def _lying(contraction: Contraction, printer: ElementPrinter, side: str) -> Lyin
     lines: list[str] = []
     for name, axes in (("batch", contraction.batch), (side, own), ("depth", contraction.depth)):
         lines += decoded(f"{name}_", name, tuple(axis.size for axis in axes), "int")
-    return Lying(
+    return UnpackedFactor(
         name="left" if is_left else "right",
         side=side,
         extent=own[0].size,
