@@ -55,9 +55,47 @@ def _batched(name: str, sizes: tuple[int, int, int, int]) -> Problem:
     return called(name, torch.bmm, *shapes, apart=False, products=True)
 
 
+def _turned(name: str, sizes: tuple[int, int, int]) -> Problem:
+    """X @ y with both factors' rows along the depth."""
+    rows, columns, depth = sizes
+    shapes = (rows, depth), (columns, depth)
+    return called(name, lambda x, y: x @ y.t(), *shapes, products=True)
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     **{name: lambda one=(name, *rest): _plain(*one) for name, *rest in _PLAIN},
     "layer_gelu_half": lambda: _layer("layer_gelu_half", _F16, (16384, 2048, 2048)),
     "layer_gelu": lambda: _layer("layer_gelu", _F32, (16384, 2048, 2048)),
+    "mm_long_depth_rows": lambda: _turned("mm_long_depth_rows", (256, 256, 131072)),
     "bmm_128": lambda: _batched("bmm_128", (128, 512, 1024, 2048)),
 }
+
+_BOTH = "streamed_both"
+# Round `depth`: long sums of few results, old ways and new, and the most results of short sums.
+DEPTH: tuple[tuple[str, str, str], ...] = (
+    ("mm_long_depth", "streamed_wgmma_splits", ""),
+    ("mm_long_depth", _BOTH, ""),
+    ("mm_long_depth", _BOTH, "AHEAD=0"),
+    ("mm_long_depth", _BOTH, "AHEAD=3"),
+    ("mm_long_depth", _BOTH, "STAGES=2"),
+    ("mm_long_depth", _BOTH, "SPLITS=66"),
+    ("mm_long_depth", _BOTH, "SPLITS=32"),
+    ("mm_long_depth", _BOTH, "TILE=128064 SPLITS=16"),
+    ("mm_long_depth", _BOTH, "TILE=64128 SPLITS=16"),
+    ("mm_long_depth", _BOTH, "TILE=64064 SPLITS=8"),
+    ("mm_long_depth_rows", "streamed_wgmma_splits", ""),
+    ("mm_long_depth_rows", _BOTH, ""),
+    ("mm_long_depth_rows", _BOTH, "AHEAD=0"),
+    ("mm_longer_depth", "streamed_wgmma_splits", ""),
+    ("mm_longer_depth", _BOTH, ""),
+    ("mm_longer_depth", _BOTH, "AHEAD=0"),
+    ("mm_1024", "split_wgmma", ""),
+    ("mm_1024", _BOTH, ""),
+    ("mm_1024", _BOTH, "TILE=128064"),
+    ("mm_small_depth", "split_wgmma", ""),
+    ("mm_small_depth", "split_wgmma", "STORES=1"),
+    ("mm_small_depth", "split_wgmma", "TILE=128128"),
+    ("mm_small_depth", "split_wgmma", "TILE=128128 STORES=1"),
+    ("mm_small_depth", "streamed_wgmma", ""),
+    ("mm_small_depth", "streamed_wgmma", "STORES=1"),
+)

@@ -110,6 +110,11 @@ ROUNDS = {
     "halves": Round(
         problems=tuple(halves.PROBLEMS), seconds=120, chosen=halves.chosen_halves()
     ),
+    "depth": Round(
+        problems=tuple(dict.fromkeys(name for name, *_ in products.DEPTH)),
+        seconds=60,
+        chosen=products.DEPTH,
+    ),
     "turned": Round(
         problems=tuple(turned.TURNED),
         seconds=60,

@@ -23,6 +23,7 @@ from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.streamed_both import STREAMED_BOTH_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY
 from kernelwright.tools.codegen.cuda.families.columns import COLUMN_FAMILY
 from kernelwright.tools.codegen.cuda.families.partly import PARTLY_FAMILY
@@ -52,6 +53,7 @@ FAMILIES: tuple[KernelFamily[Case], ...] = (
     MMA_FAMILY,
     SPLIT_WGMMA_FAMILY,
     STREAMED_FAMILY,
+    STREAMED_BOTH_FAMILY,
     SPLIT_MMA_FAMILY,
     POINTWISE_FAMILY,
     STRIP_FAMILY,

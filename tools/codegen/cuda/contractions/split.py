@@ -19,7 +19,7 @@ Not here: factors in float64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
@@ -74,7 +74,7 @@ _LEFT_BEHIND = ("image", "short", "exponents")
 _LIGHT_EPILOGUE = 8
 # What both factors' images may take of the device's memory.
 _MOST_IMAGE_BYTES = 16 << 30
-_INTEGERS = 'dtype="int32"'
+_INTEGERS, _MIB = 'dtype="int32"', 1 << 20
 
 
 @dataclass(frozen=True)
@@ -314,16 +314,32 @@ class Leaving:
     first: tuple[int, int]
 
 
-def leaving(printer: ElementPrinter, contraction: Contraction, *, by_rows: bool) -> Leaving:
-    """`by_rows` says whether a lane's neighbours are those of a row."""
+def leaving(
+    printer: ElementPrinter, contraction: Contraction, *, by_rows: bool, cache: str = "kw::DEFAULT"
+) -> Leaving:
+    """`by_rows` says whether a lane's neighbours are those of a row, `cache` how stores use it."""
     widest = printer.width_of_epilogue()
     pair = 2 if by_rows and widest % 2 == 0 else 1
     first = (1, 0) if len(contraction.epilogue) <= _LIGHT_EPILOGUE else (0, 1)
-    return Leaving(_epilogue(printer, min(4, widest)), _epilogue(printer, pair), first)
+    wide, direct = (_epilogue(printer, width, cache) for width in (min(4, widest), pair))
+    return Leaving(wide, direct, first)
 
 
-def _epilogue(printer: ElementPrinter, width: int) -> Printed:
-    return printer.epilogue("whole[k]" if width > 1 else "whole[0]", width=width)
+def _epilogue(printer: ElementPrinter, width: int, cache: str) -> Printed:
+    printed = printer.epilogue("whole[k]" if width > 1 else "whole[0]", width=width)
+    stores = (line.replace("store<kw::DEFAULT>", f"store<{cache}>") for line in printed.after)
+    return replace(printed, after=tuple(stores))
+
+
+def stores_in_cache(case: Case, tunables: Tunables) -> str:
+    """How vectors of results are stored, as C++: a tunable where the cache does not hold them.
+
+    Marked as first to evict, results do not drive out the factors that the next tiles read.
+    """
+    if loop_bytes(case.loop)[1] <= _MIB * (case.hardware.cache_mib or 0.0):
+        return "kw::DEFAULT"
+    tunables.add("STORES", (0, 1))
+    return tunables.named("{STORES}")
 
 
 def magnitude_launch(prefix: str, *factors: Packed) -> Launch:

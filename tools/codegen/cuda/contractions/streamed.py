@@ -33,6 +33,7 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     leaving,
     packed_factor,
     packing_arguments,
+    stores_in_cache,
     takes,
     with_packing,
 )
@@ -118,7 +119,7 @@ def _ways(case: Case, contraction: Contraction, printer: ElementPrinter) -> list
     found = []
     sides = [(contraction.left, "row", contraction.m), (contraction.right, "column", contraction.n)]
     for operand, side, extent in sorted(sides, key=lambda one: -one[2]):
-        along_depth = _runs_along_depth(contraction, operand, side)
+        along_depth = runs_along_depth(contraction, operand, side)
         if along_depth is None:
             continue
         other = contraction.right if side == "row" else contraction.left
@@ -132,8 +133,8 @@ def _whole_ms(case: Case, contraction: Contraction, found: Factors) -> float:
     return _product_ms(case, contraction, found, best) + _packing_ms(case, contraction, found)
 
 
-def _runs_along_depth(contraction: Contraction, operand: Operand, side: str) -> bool | None:
-    """Whether whole runs of 16 bytes lie along the depth; None where neither side has them."""
+def runs_along_depth(contraction: Contraction, operand: Operand, side: str) -> bool | None:
+    """Whether runs of 16 bytes lie along a factor's depth; None where neither side has them."""
     access, (depth, *more) = operand.access, contraction.depth
     axes = contraction.rows if side == "row" else contraction.columns
     known = {axis.name for axis in (*contraction.batch, *axes, depth)}
@@ -314,7 +315,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     printer = ElementPrinter(case.loop, contraction)
     found, split = _found(case, contraction, printer), name == STREAMED_SPLITS
     tunables = _tunables(case, contraction, found, prefix, split=split)
-    ways = leaving(printer, contraction, by_rows=found.by_rows)
+    cache = stores_in_cache(case, tunables)
+    ways = leaving(printer, contraction, by_rows=found.by_rows, cache=cache)
     tunables.add("DIRECT", ways.first)
     sides = ("first", "BM"), ("other", "BN")
     rows, columns = sides if found.by_rows else sides[::-1]

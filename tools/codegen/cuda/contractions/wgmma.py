@@ -24,6 +24,7 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     packed_once,
     packing_arguments,
     packing_ms,
+    stores_in_cache,
     takes_whole,
     with_packing,
 )
@@ -133,7 +134,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     printer = ElementPrinter(case.loop, contraction)
     tunables = _tunables(case, contraction, prefix)
     left, right = packed(case, contraction, printer)
-    ways = leaving(printer, contraction, by_rows=True)
+    cache = stores_in_cache(case, tunables)
+    ways = leaving(printer, contraction, by_rows=True, cache=cache)
     tunables.add("DIRECT", ways.first)
     source = render(
         "split_wgmma",

@@ -177,6 +177,13 @@ template <class T> __device__ __forceinline__ T load_finished(const T* at) {
     return load_words<false>(at);
 }
 
+// Has the last-level cache fetch the line of this address, which will be read soon.
+__device__ __forceinline__ void prefetch([[maybe_unused]] const void* at) {
+#ifdef __CUDACC__
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#endif
+}
+
 // Raw room for N values of T in shared memory, whatever T's constructors are.
 template <class T, int N> struct Slots {
     alignas(16) unsigned char bytes[N * sizeof(T)];

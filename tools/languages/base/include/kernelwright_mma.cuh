@@ -154,6 +154,46 @@ __device__ __forceinline__ unsigned int short_below(int exponent) {
     const int field = 124 - exponent;
     return field > 0 ? ((unsigned int)field << 24) - 1 : (0x800000u >> -field) - 1;
 }
+// A side, a row or a column, that is scaled piece by piece keeps the exponents of its largest and of its
+// smallest piece so far, in the lower and the upper half of a word; it begins with no piece but zeros.
+constexpr int NO_PIECES = (int)(0xff00u << 16 | 127u);
+__device__ __forceinline__ int largest_piece(int spread) { return (int)(short)(spread & 0xffff); }
+__device__ __forceinline__ int smallest_piece(int spread) { return spread >> 16; }
+// What a piece is scaled by: the power of two that totals have where the piece reaches close to it, which
+// nearly all do, else its own. `factor` brings sums of it to that of totals, `shrink` totals to a new one; below `least` it is short.
+struct Piece {
+    float scale, factor, shrink, least;
+    int spread;
+};
+// A power of two for totals leaves a bit for larger pieces, and serves those up to eight times smaller.
+constexpr int PIECE_ROOM = 1, PIECE_REACH = 4;
+// Totals keep what pieces bring that are up to 2^-60 of the largest of both sides. Where there are
+// smaller ones, sums below 2^-48 are in doubt: so many short numbers.
+constexpr int PIECE_SPREAD = 60;
+constexpr float PIECES_LOST = 0x1p-60f;
+__device__ __forceinline__ bool is_wide(int largest, int smallest) { return largest != 127 && smallest - largest > PIECE_SPREAD; }
+// `most` is the piece's largest magnitude; NaN is none, and comes out in sums.
+__device__ __forceinline__ Piece piece_of(float most, int spread) {
+    const int before = largest_piece(spread), own = piece_scaling(magnitude_bits(most));
+    const int now = own < before ? own - PIECE_ROOM : before;
+    const int exponent = own - now <= PIECE_REACH || own == 127 ? now : own;
+    const int least = own == 127 || own < smallest_piece(spread) ? smallest_piece(spread) : own;
+    Piece piece;
+    piece.scale = power_of_two(exponent < 126 ? exponent : 126);
+    piece.factor = shrinking(now - exponent);
+    piece.shrink = shrinking(now - before);
+    piece.least = __int_as_float((int)((short_below(exponent) + 1) / 2));
+    piece.spread = (int)((unsigned int)least << 16 | ((unsigned int)now & 0xffffu));
+    return piece;
+}
+// What tells that a side's totals serve further pieces as they are, and how these are scaled then: bits
+// of the least magnitude that is too large, of the least that is not short (as `nonzero_bits`), of the
+// power of two, and the word itself.
+__device__ __forceinline__ Vec<unsigned int, 4> totals_scaling(int spread) {
+    const int largest = largest_piece(spread);
+    const unsigned int beyond = largest == 127 ? 1u : (unsigned int)(142 - largest) << 23;
+    return {beyond, short_below(largest), (unsigned int)((largest < 126 ? largest : 126) + 127) << 23, (unsigned int)spread};
+}
 // Two numbers as upper and lower parts; the first one is the lower half of a register.
 __device__ __forceinline__ void split_pair(float first, float second, unsigned int& high, unsigned int& low) {
 #ifdef __CUDACC__

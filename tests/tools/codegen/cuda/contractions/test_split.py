@@ -14,6 +14,7 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA
 from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED, STREAMED_SPLITS
+from kernelwright.tools.codegen.cuda.contractions.streamed_both import STREAMED_BOTH
 from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 
@@ -103,9 +104,10 @@ WAYS = {
     "group": (SPLIT_WGMMA, 90),
     "streamed": (STREAMED, 90),
     "parts": (STREAMED_SPLITS, 90),
+    "both": (STREAMED_BOTH, 90),
 }
 # The least depth that each is tried with: short sums are not taken in parts.
-LEAST = {way: DEPTHS[way == "parts"] for way in WAYS}
+LEAST = {way: DEPTHS[way in ("parts", "both")] for way in WAYS}
 
 
 @dataclass(frozen=True)
@@ -305,7 +307,7 @@ def test_sixty_orders_of_magnitude_lie_between_rows_and_columns(ways: Ways, way:
     [([1e25, 1e-25], [1e-25, 1e25]), ([1.0, 2.0**-40], [2.0**-29, 1.0]), ([0.0, 0.0], [1.0, 2.0]),
      ([2.0**-140, 2.0**-149], [2.0**100, 2.0**120]), ([3e38, 1.0], [1e-38, 1e38])],
 )  # fmt: skip
-@pytest.mark.parametrize("way", ["hopper", "streamed", "parts"])
+@pytest.mark.parametrize("way", ["hopper", "streamed", "parts", "both"])
 def test_a_row_that_is_wider_than_its_parts_is_repaired(
     ways: Ways, way: str, left: list[float], right: list[float]
 ) -> None:
@@ -317,7 +319,7 @@ def test_a_row_that_is_wider_than_its_parts_is_repaired(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("way", ["hopper", "streamed", "parts"])
+@pytest.mark.parametrize("way", ["hopper", "streamed", "parts", "both"])
 def test_denormals_are_factors_like_any_other(ways: Ways, way: str) -> None:
     torch.manual_seed(0)
     x = _distribution("denormal", SIDE, LEAST[way])
