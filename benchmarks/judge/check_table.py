@@ -17,7 +17,7 @@ _LOOKED_AT = (_ACCEPTED, "wrong_result")
 _CACHED_S = 0.02
 _HEAD = (
     "| {0} | candidates | accepted | of them refused by the check | wrong_result "
-    "| right by the check | other verdicts | compile s, median and p95 | largest ratio: rms, worst |"
+    "| right by the check | other verdicts | compile s: median, p95 | largest ratio: rms, worst |"
 )
 
 

@@ -13,10 +13,11 @@ and at the worst element, over all repetitions of a draw. A result is refused wh
     rms error   > 4 x PyTorch's own rms error   + 1 unit in the last place
     worst error > 4 x PyTorch's own worst error + 4 units in the last place
 
-or where it is not finite and PyTorch is. A float32 convolution on a GPU may be in TF32 or not as
+or where it is not finite and PyTorch is. A float32 convolution on a GPU may be in TF32 or not, as
 PyTorch's settings allow it and its library likes it; so what factors rounded to TF32 come to counts
-as PyTorch's own there, where that is further off. Elements where PyTorch itself is not finite are left out,
-and so is a draw where most are; below the type's smallest normal number nothing is asked for.
+as PyTorch's own there, where that is further off. Elements where PyTorch itself is not finite are
+left out, and so is a draw where most are; below the type's smallest normal number nothing is asked
+for.
 """
 
 import copy

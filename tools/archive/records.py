@@ -341,15 +341,14 @@ class Thoughts(Database):
         changed = [entry for entry in entries if known.get(entry.idea) != entry]
         if not changed:
             return
+        rows = [
+            {"idea": entry.idea, "round": entry.round, "json": entry.model_dump_json()}
+            for entry in changed
+        ]
+        row = insert(schema.ledger)
+        new = {"round": row.excluded.round, "json": row.excluded.json}
         with self._engine.begin() as connection:
-            for entry in changed:
-                values = {
-                    "idea": entry.idea,
-                    "round": entry.round,
-                    "json": entry.model_dump_json(),
-                }
-                row = insert(schema.ledger).values(values)
-                connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=values))
+            connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=new), rows)
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """What every idea really did, in order of rounds."""
