@@ -27,6 +27,7 @@ from kernelwright.tools.archive.database import (
     TableWatch,
     UnknownRunError,
     Written,
+    unless_there,
 )
 from kernelwright.tools.archive.elites import ranked
 from kernelwright.tools.types import (
@@ -61,11 +62,9 @@ class Journal(Database):
         at = datetime.now(UTC)
         with self._engine.begin() as connection:
             self._tick(connection)
-            done = connection.execute(
-                insert(schema.events)
-                .values(key=key, kind=kind, round=round, at=at.isoformat(), payload=payload)
-                .on_conflict_do_nothing()
-            )
+            row = {"key": key, "kind": kind, "round": round, "payload": payload}
+            row["at"] = at.isoformat()
+            done = connection.execute(unless_there(schema.events), row)
             seq = int(done.lastrowid) if done.rowcount else 0
         if not seq:
             return None
