@@ -247,19 +247,22 @@ def spread(
         taken.append(left.pop(0))
 
     known = [_chosen(settings) for settings in (*taken, *(used if len(used) < 64 else ()))]
+    open_ones = [(settings, _chosen(settings), rank[settings]) for settings in left]
 
-    def worth(settings: Settings) -> tuple[int, int, float]:
-        chosen = _chosen(settings)
-        named = {name: str(value) for name, value in chosen}
-        liked = agreement(named, prefer) - agreement(named, avoid)
-        nearest = min((len(chosen - other) for other in known), default=0)
-        return liked, nearest, rank[settings]
+    def worth(item: tuple[Settings, frozenset[tuple[str, int]], float]) -> tuple[int, int, float]:
+        _, chosen, by_chance = item
+        liked = 0
+        if prefer or avoid:
+            named = {name: str(value) for name, value in chosen}
+            liked = agreement(named, prefer) - agreement(named, avoid)
+        nearest = min([len(chosen - other) for other in known], default=0)
+        return liked, nearest, by_chance
 
-    while left and len(taken) < count:
-        best = max(left, key=worth)
-        taken.append(best)
-        known.append(_chosen(best))
-        left.remove(best)
+    while open_ones and len(taken) < count:
+        best = max(open_ones, key=worth)
+        taken.append(best[0])
+        known.append(best[1])
+        open_ones.remove(best)
     return taken
 
 

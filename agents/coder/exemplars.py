@@ -5,6 +5,7 @@ shown is the fast one's time, the slow one's, and the difference of their source
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from kernelwright.agents.prompting.cards import fenced, milliseconds
 from kernelwright.agents.toolbox.readings import source_difference
@@ -24,16 +25,15 @@ def exemplars(standings: Sequence[Standing]) -> str:
     if not right:
         return ""
     fast_ms, fast = min(right, key=lambda pair: pair[0])
-    alike = [
+    slower = (
         (ms, item)
-        for ms, item in right
+        for ms, item in reversed(right)
         if ms >= _CLEARLY * fast_ms and _source(item.candidate) != _source(fast.candidate)
-    ]
-    if not alike:
-        return ""
-    slow_ms, slow = max(
-        alike[-_COMPARED:], key=lambda pair: _likeness(fast.candidate, pair[1].candidate)
     )
+    latest = [*islice(slower, _COMPARED)][::-1]
+    if not latest:
+        return ""
+    slow_ms, slow = max(latest, key=lambda pair: _likeness(fast.candidate, pair[1].candidate))
     told = (
         f"Fast: `{fast.candidate.id}`, {milliseconds(fast_ms)}. Slow: `{slow.candidate.id}`, "
         f"{milliseconds(slow_ms)}, {slow_ms / fast_ms:.3g} times as long. What the slow one does "

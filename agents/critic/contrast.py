@@ -13,46 +13,17 @@ in milliseconds.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import exp, log
 from statistics import median
-from typing import Generic, TypeVar
-from weakref import ref
 
 from kernelwright.agents.shared.facts import attributes
+from kernelwright.agents.shared.memo import ByIdentity
 from kernelwright.agents.shared.noise import Noise, RatioOfMedians, noise_of
 from kernelwright.tools.archive import Standing, is_timed
 from kernelwright.tools.candidates import implementation_key
 from kernelwright.tools.types import Candidate, Evaluation, Value
-
-Key = TypeVar("Key")
-Result = TypeVar("Result")
-
-
-class ByIdentity(Generic[Key, Result]):
-    """Remembers the results of a function for as long as the value lives that it was given.
-
-    By identity, as hashing a frozen value with thousands of samples costs more than most of what is
-    worked out of it. Not for values that are made anew at every reading.
-
-    Args:
-        work_out: The function; its result must depend on nothing but its argument.
-    """
-
-    def __init__(self, work_out: Callable[[Key], Result]) -> None:
-        self._work_out = work_out
-        self._known: dict[int, tuple[ref[Key], Result]] = {}
-
-    def of(self, key: Key) -> Result:
-        """The result for this very object."""
-        name = id(key)
-        held = self._known.get(name)
-        if held is not None and held[0]() is key:
-            return held[1]
-        result = self._work_out(key)
-        self._known[name] = ref(key, lambda _: self._known.pop(name, None)), result
-        return result
-
 
 BUCKETS = 4
 TEMPERATURE = 0.5
@@ -194,7 +165,7 @@ def differences(
     A tunable means something only within one kernel, so its two sides are compared inside the
     kernels that have both, and the medians are taken over those.
     """
-    index = _by_value(found)
+    index = _by_value(found, _differing(chosen))
     known: dict[tuple[str, str, str], Difference] = {}
     for number, fast in enumerate(chosen):
         for slow in chosen[number + 1 :]:
@@ -209,12 +180,29 @@ def differences(
     return sorted(known.values(), key=lambda item: -item.effect)
 
 
-def _by_value(found: Sequence[Sample]) -> dict[str, dict[str, list[Sample]]]:
-    """Samples by attribute and value, so that no comparison has to look at all of them."""
-    index: dict[str, dict[str, list[Sample]]] = {}
-    for sample in found:
+def _values(sample: Sample) -> dict[str, str]:
+    return dict(sample.attributes)
+
+
+_VALUES = ByIdentity(_values)
+
+
+def _differing(chosen: Sequence[Sample]) -> set[str]:
+    """Attributes of which the samples do not all have the same value."""
+    values: dict[str, set[str]] = {}
+    for sample in chosen:
         for name, value in sample.attributes:
-            index.setdefault(name, {}).setdefault(value, []).append(sample)
+            values.setdefault(name, set()).add(value)
+    return {name for name, of in values.items() if len(of) > 1}
+
+
+def _by_value(found: Sequence[Sample], names: set[str]) -> dict[str, dict[str, list[Sample]]]:
+    """Samples by attribute and value, so that no comparison has to look at all of them."""
+    index: dict[str, dict[str, list[Sample]]] = {name: {} for name in names}
+    for sample in found:
+        values = _VALUES.of(sample)
+        for name in names & values.keys():
+            index[name].setdefault(values[name], []).append(sample)
     return index
 
 
@@ -234,8 +222,8 @@ def _difference(
         name=name,
         faster=faster,
         slower=slower,
-        faster_ms=median(sample.median_ms for sample in fast_side),
-        slower_ms=median(sample.median_ms for sample in slow_side),
+        faster_ms=median([sample.median_ms for sample in fast_side]),
+        slower_ms=median([sample.median_ms for sample in slow_side]),
         faster_count=len(fast_side),
         slower_count=len(slow_side),
         fast_exemplar=fast.candidate,
@@ -248,7 +236,7 @@ def comparable(
     name: str, one: Sequence[Sample], other: Sequence[Sample]
 ) -> tuple[Sequence[Sample], Sequence[Sample]]:
     """Either side of an attribute; for a tunable, only kernels in which both values were tried."""
-    if any(name in sample.tunables for side in (one, other) for sample in side):
+    if any(name in tunables for tunables in {item.tunables for item in chain(one, other)}):
         both = {s.implementation for s in one} & {s.implementation for s in other}
         one = [sample for sample in one if sample.implementation in both]
         other = [sample for sample in other if sample.implementation in both]

@@ -9,7 +9,7 @@ into ids before anyone else reads it.
 import re
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
-from itertools import combinations
+from itertools import chain, combinations
 
 from kernelwright.agents.critic.contrast import Difference, Sample
 from kernelwright.agents.critic.critic import CriticInput
@@ -174,9 +174,8 @@ def _shortened(text: str) -> str:
 def _values(found: Sequence[Sample]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Every attribute that candidates have, with its values."""
     seen: dict[str, dict[str, None]] = {}
-    for sample in found:
-        for name, value in sample.attributes:
-            seen.setdefault(name, {})[value] = None
+    for name, value in dict.fromkeys(chain.from_iterable(item.attributes for item in found)):
+        seen.setdefault(name, {})[value] = None
     return tuple((name, tuple(values)) for name, values in sorted(seen.items()))
 
 

@@ -184,11 +184,11 @@ def like(title: str, mechanism: str, idea: Idea) -> bool:
     return bool(shared) and shared / len(one | other) >= ALIKE
 
 
+@lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
     return " ".join(_WORD.findall(text.lower()))
 
 
-@lru_cache(maxsize=4096)
 @lru_cache(maxsize=4096)  # what was tried is compared with every new idea, round after round
 def _telling(text: str) -> frozenset[str]:
     """Stems of the words that tell ideas apart; every idea is asked about again each round."""

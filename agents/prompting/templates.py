@@ -146,7 +146,7 @@ def _tidy(text: str) -> str:
     kept: list[str] = []
     fence = ""
     for line in text.strip().split("\n"):
-        ticks = re.match(r" {0,3}(`{3,})", line)
+        ticks = re.match(r" {0,3}(`{3,})", line) if "```" in line else None
         if ticks and not fence:
             fence = ticks[1]
         elif ticks and line.strip() == ticks[1] and len(ticks[1]) >= len(fence):

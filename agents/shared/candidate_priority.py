@@ -20,6 +20,7 @@ Not here: who writes the candidates, and what is repaired.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from kernelwright.agents.shared.memo import ByIdentity
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.kernel_library import FORM, ROUNDED_FACTORS
 from kernelwright.tools.types import Candidate, Evaluation, Value, Verdict
@@ -96,11 +97,26 @@ def seen(standing: Standing, expected_ms: Mapping[str, float]) -> Seen:
         standing: The candidate and its evaluation.
         expected_ms: By idea. A repair may have another form than its idea: nothing was expected.
     """
-    candidate, evaluation = standing.candidate, standing.evaluation
+    expected = expected_ms.get(standing.candidate.idea) if standing.author != "repair" else None
+    known = _SEEN.of(standing)
+    if expected not in known:
+        known[expected] = _seen(standing, expected)
+    return known[expected]
+
+
+def _known(standing: Standing) -> dict[float | None, Seen]:
+    return {}
+
+
+# By what was expected of it: a prediction may be made anew.
+_SEEN = ByIdentity(_known)
+
+
+def _seen(standing: Standing, expected: float | None) -> Seen:
+    evaluation = standing.evaluation
     right = evaluation.verdict is Verdict.CORRECT and not evaluation.verification.apart
     median_ms = evaluation.median_ms if right else None
-    expected = expected_ms.get(candidate.idea) if standing.author != "repair" else None
-    known = suspect(candidate)
+    known = suspect(standing.candidate)
     return Seen(
         form=known.form,
         rounded=known.rounded,
@@ -118,9 +134,29 @@ def is_refused(evaluation: Evaluation) -> bool:
 
 def doubted(candidates: Iterable[Seen]) -> frozenset[Suspect]:
     """Forms, with factors rounded or not, of which a result was refused and none was right."""
-    found = tuple(candidates)
-    refused = {like(item) for item in found if item.refused} - {Suspect(form="")}
-    return frozenset(refused - {like(item) for item in found if item.median_ms is not None})
+    return _doubted(_by_kind(candidates))
+
+
+def _doubted(kinds: Mapping[Suspect, Sequence[Seen]]) -> frozenset[Suspect]:
+    return frozenset(
+        one
+        for one, of in kinds.items()
+        if one != Suspect(form="")
+        and any(item.refused for item in of)
+        and all(item.median_ms is None for item in of)
+    )
+
+
+def _by_kind(found: Iterable[Seen]) -> dict[Suspect, list[Seen]]:
+    """What was seen of each form, with factors rounded or not.
+
+    Grouped by plain tuples: hashing a value for each of a thousand candidates takes longer than all
+    else that is done with them.
+    """
+    kinds: dict[tuple[str, bool], list[Seen]] = {}
+    for item in found:
+        kinds.setdefault((item.form, item.rounded), []).append(item)
+    return {_of(*kind): of for kind, of in kinds.items()}
 
 
 def doubted_in(standings: Sequence[Standing]) -> frozenset[Suspect]:
@@ -143,11 +179,11 @@ def in_turn(waiting: Sequence[Prospect], found: Sequence[Seen] = ()) -> list[int
         waiting: In the order of their expected times, or of who pleads for them.
         found: What was seen so far; where nothing was, the first that waits stays the first.
     """
-    tried, doubts = {item.form for item in found}, doubted(found)
+    known = _by_kind(found)
+    tried, doubts = {one.form for one in known}, _doubted(known)
     nothing_right = all(item.median_ms is None for item in found)
-    known = {like(item) for item in found}
-    slower = {one: _slower_by_ms(one, found) for one in known}
-    exact = {Suspect(form=one.form) for one in doubts if one.rounded} - known
+    slower = {one: _slower_by_ms(of) for one, of in known.items()}
+    exact = {Suspect(form=one.form) for one in doubts if one.rounded} - {*known}
 
     def order(at: int) -> tuple[bool, bool, bool, float]:
         item, one = waiting[at], like(waiting[at])
@@ -172,7 +208,7 @@ def _with_one_untried(
     return [*rest[:at], fresh, *rest[at:]]
 
 
-def _slower_by_ms(one: Suspect, found: Sequence[Seen]) -> float:
+def _slower_by_ms(alike: Sequence[Seen]) -> float:
     """By how much the best of its like was slower than expected; 0 where it was faster."""
-    late = [i.median_ms - i.expected_ms for i in found if like(i) == one and i.median_ms]
+    late = [item.median_ms - item.expected_ms for item in alike if item.median_ms]
     return max(0.0, min(late, default=0.0))

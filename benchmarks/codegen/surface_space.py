@@ -83,7 +83,7 @@ def planned(name: str, hardware: str, folder: str, most: int = MOST_POINTS) -> P
 def _ways(repertoire: PlaybookRepertoire) -> tuple[list[Way], list[list[tuple[int, ...]]]]:
     """Every way that has kernels of ours, with the settings that these allow."""
     ways, settings = [], []
-    for chosen in _choices(repertoire.options()):
+    for chosen in choices(repertoire.options()):
         try:
             draft = repertoire.draft(chosen)
             source = parse_kernel(draft.kernel, repertoire.language)
@@ -97,7 +97,7 @@ def _ways(repertoire: PlaybookRepertoire) -> tuple[list[Way], list[list[tuple[in
     return ways, settings
 
 
-def _choices(options: Sequence[Option]) -> list[dict[str, str]]:
+def choices(options: Sequence[Option]) -> list[dict[str, str]]:
     """The choices of every form, the one predicted fastest first."""
     first = fastest(options)
     forms = [option.strategy.name for option in options if option.loop == FORM]

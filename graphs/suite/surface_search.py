@@ -39,9 +39,10 @@ from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Refusal, Task, TracePolicy, Value
 
 RANDOM, OPTUNA, WHOLE = "random", "optuna", "whole"
-# What can be taken away or added: parts of a search, and a library of other loops' kernels.
-Judged = Part | Literal["memory"]
-MEMORY = "with memory"
+# What can be taken away or added: parts of a search, a library of other loops' kernels, and rounds
+# that are sized by what is known.
+Judged = Part | Literal["memory", "sizes"]
+MEMORY, SIZES = "with memory", "sizes"
 _WITHOUT, _WITH = "without ", "with "
 # A run that nobody will look at need not reach a disk.
 _IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -97,12 +98,16 @@ def policies(parts: Sequence[Judged], profile: SearchProfile) -> tuple[str, ...]
     searches of recordings begin with nothing.
     """
     idle = {"contrast", "archive", "memory"} - {*profile.rules_steer_by}
+    idle |= {SIZES} if profile.round_size == "fixed" else set()
     changed = (f"{_WITH if part in idle else _WITHOUT}{part}" for part in parts)
     return (RANDOM, OPTUNA, WHOLE, *changed)
 
 
 def changed(profile: SearchProfile, policy: str) -> SearchProfile:
     """The profile of a policy that is a search."""
+    if policy.endswith(SIZES):
+        size = "by what is known" if policy.startswith(_WITH) else "fixed"
+        return budget(SearchProfile.model_validate(profile.model_dump() | {"round_size": size}), ())
     if policy.startswith(_WITH) and policy != MEMORY:
         steering = {"rules_steer_by": (policy.removeprefix(_WITH),)}
         profile = SearchProfile.model_validate(profile.model_dump() | steering)

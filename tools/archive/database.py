@@ -23,6 +23,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import Generic, Literal, TypeVar
@@ -41,7 +42,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite import Insert, insert
 
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import schema
@@ -318,7 +319,7 @@ class Database:
 
     def _insert(self, table: Table, **values: object) -> None:
         with self._engine.begin() as connection:
-            connection.execute(insert(table).values(values).on_conflict_do_nothing())
+            connection.execute(unless_there(table), values)
 
     def _set_run(self, **values: object) -> None:
         with self._engine.begin() as connection:
@@ -330,14 +331,28 @@ class Database:
 
     def _tick(self, connection: Connection) -> None:
         if self._session is not None:
-            mine = schema.sessions.c.id == self._session
-            connection.execute(update(schema.sessions).where(mine).values(seconds=self._lasted_s()))
+            values = {"session": self._session, "lasted_s": self._lasted_s()}
+            connection.execute(_LASTED, values)
 
     def _lasted_s(self) -> float:
         """How long this session has worked."""
         now = monotonic()
         waiting_s = now - self._waiting_since if self._waiters else 0.0
         return now - self._began - self._waited_s - waiting_s
+
+
+# Made once, as in every step of a search: building a statement takes longer than carrying it out.
+_LASTED = (
+    update(schema.sessions)
+    .where(schema.sessions.c.id == bindparam("session"))
+    .values(seconds=bindparam("lasted_s"))
+)
+
+
+@cache
+def unless_there(table: Table) -> Insert:
+    """A row is written unless one like it is there; executed with its values."""
+    return insert(table).on_conflict_do_nothing()
 
 
 T = TypeVar("T")

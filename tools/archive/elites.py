@@ -44,6 +44,8 @@ YARDSTICK = "eager"
 
 def ratio(evaluation: Evaluation) -> float | None:
     """Eager's time over the candidate's, pair by pair; None when they were not compared."""
+    if not evaluation.comparisons:
+        return None
     found = (item.ratio for item in evaluation.comparisons if item.baseline == YARDSTICK)
     return next(found, None)
 

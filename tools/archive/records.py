@@ -27,6 +27,7 @@ from kernelwright.tools.archive.database import (
     TableWatch,
     UnknownRunError,
     Written,
+    unless_there,
 )
 from kernelwright.tools.archive.elites import ranked
 from kernelwright.tools.types import (
@@ -61,11 +62,9 @@ class Journal(Database):
         at = datetime.now(UTC)
         with self._engine.begin() as connection:
             self._tick(connection)
-            done = connection.execute(
-                insert(schema.events)
-                .values(key=key, kind=kind, round=round, at=at.isoformat(), payload=payload)
-                .on_conflict_do_nothing()
-            )
+            row = {"key": key, "kind": kind, "round": round, "payload": payload}
+            row["at"] = at.isoformat()
+            done = connection.execute(unless_there(schema.events), row)
             seq = int(done.lastrowid) if done.rowcount else 0
         if not seq:
             return None
@@ -341,15 +340,14 @@ class Thoughts(Database):
         changed = [entry for entry in entries if known.get(entry.idea) != entry]
         if not changed:
             return
+        rows = [
+            {"idea": entry.idea, "round": entry.round, "json": entry.model_dump_json()}
+            for entry in changed
+        ]
+        row = insert(schema.ledger)
+        new = {"round": row.excluded.round, "json": row.excluded.json}
         with self._engine.begin() as connection:
-            for entry in changed:
-                values = {
-                    "idea": entry.idea,
-                    "round": entry.round,
-                    "json": entry.model_dump_json(),
-                }
-                row = insert(schema.ledger).values(values)
-                connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=values))
+            connection.execute(row.on_conflict_do_update(index_elements=["idea"], set_=new), rows)
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """What every idea really did, in order of rounds."""

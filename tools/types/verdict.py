@@ -184,6 +184,10 @@ class Verification(Value):
         return tuple(one.removesuffix(end) for one in self.not_verified if one.endswith(end))
 
 
+def _ratio(item: Comparison) -> float:
+    return item.ratio
+
+
 class Evaluation(Value):
     """Everything known about one candidate after one trip up the ladder.
 
@@ -219,10 +223,10 @@ class Evaluation(Value):
         Records from before there were two clocks go on with the least of their comparisons, by
         which their searches decided.
         """
-        if (hardest := self.hardest) is not None:
-            times = [i.candidate_ms for i in self.comparisons if i.clock == "call"]
-            return min(times, default=hardest.candidate_ms)
-        return self.screen.median_ms if self.screen else None
+        if not self.comparisons:  # as of most of a long run's, all of which every step asks
+            return self.screen.median_ms if self.screen else None
+        times = [i.candidate_ms for i in self.comparisons if i.clock == "call"]
+        return min(times) if times else min(self.comparisons, key=_ratio).candidate_ms
 
     @property
     def host_share(self) -> float | None:
@@ -234,7 +238,7 @@ class Evaluation(Value):
     @property
     def hardest(self) -> Comparison | None:
         """The comparison with the baseline that is hardest to beat; None when there was none."""
-        return min(self.comparisons, key=lambda item: item.ratio, default=None)
+        return min(self.comparisons, key=_ratio, default=None)
 
     @property
     def claim(self) -> SpeedClaim | None:

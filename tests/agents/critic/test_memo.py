@@ -2,7 +2,7 @@
 
 import gc
 
-from kernelwright.agents.critic.contrast import ByIdentity
+from kernelwright.agents.shared.memo import ByIdentity
 
 
 class Thing:

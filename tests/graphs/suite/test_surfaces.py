@@ -13,7 +13,13 @@ from kernelwright.graphs.suite.surface_memory import has_like, memories_for
 from kernelwright.graphs.suite.surface_search import Trail, changed, endless, follow, policies
 from kernelwright.profiles.load import hardware_profile, search_profile
 from kernelwright.tools.candidates import valid_settings
-from kernelwright.tools.codegen.library.kernel_library import Pick, fastest, repertoire_for
+from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
+    Option,
+    Pick,
+    fastest,
+    repertoire_for,
+)
 from kernelwright.tools.evaluate.surfaces import Point, RecordedRepertoire, Space, Surface, Way
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.tasks import trace
@@ -143,3 +149,21 @@ def test_policies_are_named_for_what_they_leave_out_or_add() -> None:
     assert changed(profile, "with memory") == changed(profile, "whole")
     assert changed(profile, "with contrast").rules_steer_by == ("contrast",)
     assert changed(profile, "without tuning").tuning_trials == 0
+    assert policies(("sizes",), profile)[3:] == ("with sizes",)
+    assert changed(profile, "with sizes").round_size == "by what is known"
+    assert changed(profile, "whole").round_size == "fixed"
+
+
+def test_a_loop_that_has_more_forms_today_is_replayed_as_it_was_recorded(surface: Surface) -> None:
+    recorded = _recorded(surface)
+    in_forms = [one.model_copy(update={"form": "as_written"}) for one in recorded.options()]
+
+    class Today:
+        fixed_ms = 0.0
+
+        def options(self) -> tuple[Option, ...]:
+            return (*in_forms, in_forms[0].model_copy(update={"loop": FORM, "form": ""}))
+
+    found = RecordedRepertoire(surface.space, Today()).options()  # type: ignore[arg-type]
+    assert found == recorded.options()
+    assert fastest(found)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from kernelwright.tools.codegen.library.kernel_library import (
+    FORM,
     LibraryDraft,
     Option,
     Repertoire,
@@ -54,7 +55,11 @@ class RecordedRepertoire:
     def _options(self) -> tuple[Option, ...]:
         known = {(option.loop, option.strategy.name) for option in self._space.options}
         today = self._today.options()
-        return tuple(one for one in today if (one.loop, one.strategy.name) in known)
+        found = tuple(one for one in today if (one.loop, one.strategy.name) in known)
+        if any(option.loop == FORM for option in found):
+            return found
+        # When it was recorded the task had one form, whatever it has today.
+        return tuple(one.model_copy(update={"form": "", "unlike_ms": 0.0}) for one in found)
 
     @cached_property
     def _drafts(self) -> dict[frozenset[tuple[str, str]], LibraryDraft]:

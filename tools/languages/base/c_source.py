@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tree_sitter_cuda
 from tree_sitter import Language as Grammar
-from tree_sitter import Node, Parser
+from tree_sitter import Node, Parser, Query, QueryCursor
 
 from kernelwright.tools.candidates.arithmetic import ContractError
 from kernelwright.tools.candidates.kernel_source import (
@@ -73,8 +73,10 @@ def read_c_source(
         raise ContractError(0, "source", "the kernel is no text of at most a megabyte")
     data = _CLUSTER_DIMS.sub(lambda found: b" " * len(found.group()), data)
     root = Parser(_grammar()).parse(data).root_node
-    tunables, requires = declarations(_comments(root))
-    functions = tuple(_function(node) for node in _exported(root, qualifier))
+    found = QueryCursor(_query()).captures(root)
+    tunables, requires = declarations(_comments(found.get("comment", [])))
+    exported = _exported(found.get("function", []), qualifier)
+    functions = tuple(_function(node) for node in exported)
     if not has_grid:
         _refuse_maps(functions)
     _check_names(functions)
@@ -139,20 +141,34 @@ def _walk(root: Node) -> Iterator[Node]:
         waiting.extend(reversed(node.children))
 
 
-def _comments(root: Node) -> Iterator[tuple[int, str]]:
-    for node in _walk(root):
-        if node.type == "comment":
-            yield _line(node), _text(node)
+@cache
+def _query() -> Query:
+    """All that is looked for, in one pass that leaves the other nodes where they are."""
+    return Query(_grammar(), "(comment) @comment (function_definition) @function")
 
 
-def _exported(root: Node, qualifier: str) -> Iterator[Node]:
-    for linkage in _walk(root):
-        if linkage.type != "linkage_specification":
-            continue
-        for node in _walk(linkage):
-            qualified = not qualifier or any(child.type == qualifier for child in node.children)
-            if node.type == "function_definition" and qualified:
-                yield node
+def _in_order(nodes: Sequence[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda node: (node.start_byte, -node.end_byte))
+
+
+def _comments(nodes: Sequence[Node]) -> Iterator[tuple[int, str]]:
+    for node in _in_order(nodes):
+        yield _line(node), _text(node)
+
+
+def _exported(nodes: Sequence[Node], qualifier: str) -> Iterator[Node]:
+    for node in _in_order(nodes):
+        qualified = not qualifier or any(child.type == qualifier for child in node.children)
+        if qualified and _is_linked(node):
+            yield node
+
+
+def _is_linked(node: Node) -> bool:
+    """Whether it stands in an `extern "C"`."""
+    above = node.parent
+    while above is not None and above.type != "linkage_specification":
+        above = above.parent
+    return above is not None
 
 
 def _function(node: Node) -> KernelFunction:

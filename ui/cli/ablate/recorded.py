@@ -24,7 +24,7 @@ from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import console
 
 # Parts that act where no model thinks.
-PARTS: tuple[Judged, ...] = ("ideas", "contrast", "archive", "tuning", "memory")
+PARTS: tuple[Judged, ...] = ("ideas", "contrast", "archive", "tuning", "memory", "sizes")
 
 
 def replay(
