@@ -237,6 +237,10 @@ def _flat(answer: object) -> list[Tensor]:
     return [tensor for item in answer for tensor in _flat(item)]
 
 
+# A share beyond this is this: its square is a number, too.
+_MOST = 1e140
+
+
 class _Totals:
     """Errors of one output over the repetitions of a draw."""
 
@@ -271,7 +275,7 @@ class _Totals:
         off = (torch.where(asked, answer.double(), 0.0) - exact).abs()
         off = (off - WORST_ULPS * self._tiny).clamp_min(0.0)
         share = torch.where(off > 0, off / unit.clamp_min(1e-300), 0.0)
-        return torch.where(share.isfinite(), share, 0.0)
+        return share.nan_to_num(nan=_MOST, posinf=_MOST).clamp_max(_MOST)
 
 
 _MANY, _PASSES = 16, 4

@@ -63,6 +63,7 @@ def serve(connection: Connection, plan: Plan) -> None:
     import torch
 
     from kernelwright.tools.evaluate.process_setup import resolve_vector_math
+    from kernelwright.tools.evaluate.verify.reasons import poisoned
 
     torch.set_num_threads(1)
     resolve_vector_math()
@@ -75,6 +76,8 @@ def serve(connection: Connection, plan: Plan) -> None:
             return  # the next process goes on with the module
         except Exception as error:
             connection.send(("failed", f"{type(error).__name__}: {error}"[:400]))
+            if poisoned(plan.hardware.kind):
+                return
 
 
 @dataclass

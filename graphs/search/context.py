@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Literal
@@ -39,6 +40,7 @@ from kernelwright.graphs.search.options.run_terms import (
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
 from kernelwright.graphs.search.pace import Pace, pace_of
+from kernelwright.graphs.search.told import ReadingsTold
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import Executor
@@ -182,6 +184,11 @@ class SearchContext:
     _profiling_s: float | None = None
     _comparing_s: float | None = None
     _making_s: float = 0.0
+
+    @cached_property
+    def told(self) -> ReadingsTold:
+        """What the profiler read and said so far."""
+        return ReadingsTold(self.archive)
 
     def __post_init__(self) -> None:
         """Make the agents, which may speak through this context from then on."""

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from langgraph.runtime import Runtime
-from pydantic import BaseModel
 
 from kernelwright.agents.critic.critic import CriticInput
 from kernelwright.agents.strategist.strategist import (
@@ -53,7 +52,7 @@ from kernelwright.tools.archive import (
     population,
 )
 from kernelwright.tools.profile import measured_evidence
-from kernelwright.tools.types import Evidence, EvolvingRole, Idea, LedgerEntry, StrategyVersion
+from kernelwright.tools.types import EvolvingRole, Idea, LedgerEntry, StrategyVersion
 
 
 def enter(context: SearchContext, best_before_ms: float | None) -> None:
@@ -247,7 +246,7 @@ async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bo
 def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
     archive, round, manner = context.archive, state["round"], manner_of(context.archive)
     profiled = archive.profile(state["best"]) if state["best"] else None
-    standings, told = archive.standings(), _told(context)
+    standings, told = archive.standings(), context.told.items()
     return CriticInput(
         round=round,
         standings=standings,
@@ -268,20 +267,6 @@ def _critic_input(context: SearchContext, state: SearchState) -> CriticInput:
         last=not manner.after_the_last and round >= context.rounds_allowed(round),
         steers=context.steers("contrast"),
     )
-
-
-class _Told(BaseModel):
-    """Of a `Profiled` event what the critic hears."""
-
-    candidate: str
-    evidence: tuple[Evidence, ...]
-    explanation: str = ""
-
-
-def _told(context: SearchContext) -> tuple[_Told, ...]:
-    """What the profiler read and said of candidates, in order."""
-    stored = context.archive.events(kind="profiled")
-    return tuple(_Told.model_validate_json(item.payload) for item in stored)
 
 
 def _counts(best_ms: float | None, mark_ms: float | None, minimum_gain: float) -> bool:
