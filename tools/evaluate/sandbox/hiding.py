@@ -52,7 +52,7 @@ def open_places(
 ) -> dict[str, list[str]]:
     """What Landlock leaves, by what may be done with it (see `launch.hide`).
 
-    A folder of which single files may be read is listed with all that lies below it, names alone:
+    The folder that a file or package lies in is listed with all that lies below it, names alone:
     Python looks there for modules.
 
     Args:
@@ -68,7 +68,7 @@ def open_places(
         # A GPU's driver names its threads.
         "write": [scratch, *nodes, Path("/proc/self")],
         "share": [Path("/dev/shm")],
-        "list": [SOURCES, *(place.parent for place in readable if place.is_file())],
+        "list": [SOURCES, *(place.parent for place in readable)],
     }
     return {
         kind: list(dict.fromkeys(str(place) for place in places)) for kind, places in kinds.items()

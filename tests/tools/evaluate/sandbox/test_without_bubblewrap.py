@@ -122,6 +122,33 @@ def evil(folder: Path) -> Path:
     return file
 
 
+PACKAGED = """
+import torch
+from zoo.rows import Rows
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return Rows()(x)
+
+
+def get_inputs():
+    return [torch.randn(37, 129)]
+"""
+
+
+async def test_a_package_is_found_where_it_lives(
+    fallback: str, executor: LocalExecutor, tmp_path: Path
+) -> None:
+    """Python lists the folder that a package lies in, whose other files stay hidden."""
+    package = tmp_path / "project" / "src" / "zoo"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "rows.py").write_text(LAYER, encoding="utf-8")
+    (package / "model.py").write_text(PACKAGED, encoding="utf-8")
+    task = await executor.trace(package / "model.py", TracePolicy())
+    assert isinstance(task, Task), task
+
+
 @pytest.mark.exhaustive
 async def test_a_files_code_sees_nobody_elses_files_and_is_judged_as_ever(
     fallback: str, executor: LocalExecutor, tmp_path: Path, kernel: Callable[..., Candidate]
