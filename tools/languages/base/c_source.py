@@ -41,7 +41,7 @@ def headers_digest() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.iterdir()))
 
 
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 4 << 20  # a large model has thirty kernels of products, of 30 kB each
 # The grammar does not know this attribute and would read the function as a variable.
 _CLUSTER_DIMS = re.compile(rb"__cluster_dims__\s*\([^()]*\)")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
@@ -70,7 +70,7 @@ def read_c_source(
     """
     data = text.encode("utf-8", errors="replace")
     if len(data) > _MAX_BYTES or b"\0" in data:
-        raise ContractError(0, "source", "the kernel is no text of at most a megabyte")
+        raise ContractError(0, "source", "the kernel is no text of at most four megabytes")
     data = _CLUSTER_DIMS.sub(lambda found: b" " * len(found.group()), data)
     root = Parser(_grammar()).parse(data).root_node
     found = QueryCursor(_query()).captures(root)
