@@ -1,7 +1,8 @@
 """How many digits a candidate really computes with, measured; and the label that follows.
 
 Inputs are drawn whose last digits a short significand drops, always in the same direction: what is
-right of the result then tells the significand's length. A source that names a lower precision and
+right of the result then tells the significand's length. Where a task reads no floating inputs
+(tokens), its weights are made so instead. A source that names a lower precision and
 loses nothing there, nor far beyond and far below the range of half precision, splits its operands
 (3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
 holds, and the candidate is ranked apart unless the person allowed that precision.
@@ -31,7 +32,12 @@ from kernelwright.tools.evaluate.verify.precision import (
     task_precision,
 )
 from kernelwright.tools.evaluate.verify.reasons import RejectedError
-from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime, Result
+from kernelwright.tools.evaluate.verify.reference_runtime import (
+    PROBED_WEIGHTS,
+    Draw,
+    ReferenceRuntime,
+    Result,
+)
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import PROBES, applicable
@@ -259,11 +265,17 @@ def _probe(
     strict: bool,
 ) -> Ruler | None:
     """What one probe shows; None where it means nothing for this task."""
-    if not applicable(runtime.task, name):
+    own_seed = fresh_seed(seed, name)
+    if applicable(runtime.task, name):
+        draw, weights = Draw(name, own_seed), None
+    elif not strict and _reads_tokens(runtime):  # a foreign module may keep its own weights
+        draw, weights = Draw("task", own_seed), own_seed
+    else:
         return None
     ruler, before = Ruler(runtime), len(trials.skipped)
+    change = PROBED_WEIGHTS[name]
     try:
-        trials.run(Draw(name, fresh_seed(seed, name)), ruler, twice=False, settle=settle)
+        trials.run(draw, ruler, twice=False, settle=settle, weights=weights, change=change)
     except RejectedError:
         if strict:
             raise
@@ -272,3 +284,12 @@ def _probe(
         del trials.skipped[before:]
         return None
     return ruler
+
+
+def _reads_tokens(runtime: ReferenceRuntime) -> bool:
+    """Whether all that is floating of a task are its weights."""
+    inputs = (spec.tensor for spec in runtime.task.tensor_inputs if spec.tensor is not None)
+    weights = runtime.reference.weights().values()
+    return not any(tensor.dtype.is_floating for tensor in inputs) and any(
+        weight.is_floating_point() for weight in weights
+    )

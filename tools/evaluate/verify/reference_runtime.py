@@ -29,7 +29,7 @@ from kernelwright.tools.evaluate.verify.precision import (
     with_channels_last,
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, Truth, small_steps
-from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
+from kernelwright.tools.tasks import DISTRIBUTIONS, PROBES, Reference, applicable, draw
 from kernelwright.tools.tasks.random_draws import state_of
 from kernelwright.tools.types import Domain, RefusedError, Task, refuse
 
@@ -104,6 +104,41 @@ def _move(tensor: Tensor, generator: torch.Generator) -> None:
             tensor.copy_(noise.to(tensor.dtype))
         else:
             tensor.mul_(noise.add_(1.0).to(tensor.dtype))
+
+
+Change = Callable[[nn.Module, torch.Generator], None]
+_LARGE, _SMALL = 1e5, 1e-6  # beyond half precision's range, as inputs of the same probes are
+
+
+def shorten(module: nn.Module, generator: torch.Generator) -> None:
+    """Give every floating parameter a significand whose last digits a short one drops.
+
+    1 + 2^-9 + 2^-12 times the power of two at or below each value, as inputs of the probe are: all
+    lose in the same direction. Zeros and signs stay.
+    """
+    for value in module.parameters():
+        if value.is_floating_point():
+            kept = value.detach()
+            powers = torch.exp2(torch.floor(torch.log2(kept.abs().clamp_min(1e-30))))
+            made = torch.where(kept == 0, kept, kept.sign() * powers * (1 + 2.0**-9 + 2.0**-12))
+            with torch.no_grad():
+                value.copy_(made)
+
+
+def _scale(module: nn.Module, factor: float) -> None:
+    """Move matrices, and larger weights, to another size; vectors are biases and norms."""
+    with torch.no_grad():
+        for value in module.parameters():
+            if value.is_floating_point() and value.dim() > 1:
+                value.mul_(factor)
+
+
+# What a probe does to weights where a task has no floating inputs that it could draw.
+PROBED_WEIGHTS: dict[str, Change] = {
+    PROBES[0]: shorten,
+    PROBES[1]: lambda module, generator: _scale(module, _LARGE),
+    PROBES[2]: lambda module, generator: _scale(module, _SMALL),
+}
 
 
 Guard = Callable[[], AbstractContextManager[None]]
@@ -233,11 +268,11 @@ class ReferenceRuntime:
             return None
 
     @contextmanager
-    def other_weights(self, seed: int) -> Iterator[None]:
+    def other_weights(self, seed: int, change: Change = redraw) -> Iterator[None]:
         """Other parameters inside, in the same memory; the usual ones again afterwards."""
         module = self.reference.module
         usual = {name: value.detach().clone() for name, value in self._variables().items()}
-        redraw(module, torch.Generator(self.device).manual_seed(seed))
+        change(module, torch.Generator(self.device).manual_seed(seed))
         self.truth.forget()
         try:
             yield

@@ -39,9 +39,11 @@ from kernelwright.tools.evaluate.verify.memory import (
 from kernelwright.tools.evaluate.verify.precision import convolved
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, out_of_bounds, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import (
+    Change,
     Draw,
     ReferenceRuntime,
     Result,
+    redraw,
     tensors,
 )
 from kernelwright.tools.evaluate.verify.runners import Runner, prepared_by
@@ -234,6 +236,7 @@ class Trials:
         twice: bool,
         settle: Callable[[], None],
         weights: int | None = None,
+        change: Change = redraw,
         instead: Sequence[Argument] | None = None,
         recycled: bool = False,
     ) -> None:
@@ -245,6 +248,7 @@ class Trials:
             twice: run again on the same inputs in new memory.
             settle: told when the candidate is done and the reference's turn begins.
             weights: a seed of other weights than the module's own, in the same memory.
+            change: what makes them others.
             instead: arguments to use in place of the draw's own.
             recycled: in the memory of the call before, as that left it, where it was kept.
 
@@ -252,8 +256,8 @@ class Trials:
             RejectedError: the candidate failed, with its verdict and reason.
             UnverifiableError: there is no memory for the truth.
         """
-        other = self._runtime.other_weights(weights) if weights is not None else nullcontext()
-        with other:
+        runtime = self._runtime
+        with nullcontext() if weights is None else runtime.other_weights(weights, change):
             self._follow(moved=weights is not None)
             self._recycled = recycled and self._keeps
             self._run(draw, comparator, twice=twice, settle=settle, instead=instead)

@@ -1,6 +1,7 @@
 """What computes in less than the task asks is labelled by source and by measurement, and apart."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -207,3 +208,51 @@ async def test_tokens_that_are_compiled_make_the_label(
     kernel = f'extern "C" __global__ void f(const float* x, float* y, int n) {{\n{text}\n}}'
     candidate = new_candidate(language, kernel, "def forward(x, y):\n    return x\n")
     assert candidate_precision(exact, candidate) == label
+
+
+TOKENS = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(50, 96)
+        self.head = torch.nn.Linear(96, 33, bias=False)
+
+    def forward(self, tokens):
+        return self.head(self.table(tokens))
+
+def get_inputs():
+    return [torch.randint(0, 50, (17,))]
+"""
+LOOKED_UP = KERNEL.replace(
+    "const float* x, const float* y,", "const int64_t* tokens, const float* table, const float* y,"
+).replace("x[i * k + l], y[l * n + j]", "table[tokens[i] * k + l], y[j * k + l]")
+TOKENS_PLAN = """
+def forward(tokens):
+    (m,) = tokens.shape
+    n, k = weights["head.weight"].shape
+    z = empty([m, n], dtype="float32")
+    launch("product", args=(tokens, weights["table.weight"], weights["head.weight"], z, m, n, k))
+    return z
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("times", "label", "is_apart"),
+    [(HONEST, "fp32", False), (SCALED, "fp32 via fp16", False), (SPLIT, "fp16", True)],
+)
+async def test_where_a_task_reads_tokens_weights_tell_the_digits(
+    judge: LocalExecutor, tmp_path: Path, times: str, label: str, is_apart: bool
+) -> None:
+    """A language model has no floating input in which a short significand could be seen."""
+    file = tmp_path / "tokens.py"
+    file.write_text(TOKENS, encoding="utf-8")
+    task = await judge.trace(file, TracePolicy())
+    assert isinstance(task, Task), task
+    found = await judge.evaluate(
+        task, new_candidate("cpp", LOOKED_UP % times, TOKENS_PLAN), "precise"
+    )
+    told = found.verification
+    assert (told.verdict, told.precision, bool(told.apart)) == (Verdict.CORRECT, label, is_apart)
