@@ -25,6 +25,7 @@ _KEPT = frozenset({
     "preproc_def", "preproc_function_def", "struct_specifier", "class_specifier", "declaration",
     "type_definition", "alias_declaration", "enum_specifier", "comment", "namespace_definition",
 })  # fmt: skip
+_AROUND = frozenset({"linkage_specification", "preproc_if", "preproc_ifdef"})
 _ONE_TYPE = re.compile(r"template\s*<\s*(?:typename|class)\s+(\w+)\s*>\s*")
 
 
@@ -32,13 +33,13 @@ def device_code(answer: str) -> str:
     """The device's code of the kernels that a Python file holds; "" where there is none.
 
     Raises:
-        ValueError: The file is no Python.
+        SyntaxError: The file is no Python.
     """
     sources = [text for text in _texts(answer) if "__global__" in text]
     kept = [part for text in sources for part in _device_parts(_tree(text), text)]
     if not any("__global__" in part for part in kept):
         return ""
-    return "\n".join(dict.fromkeys([*_launch_lines(sources), *kept])) + "\n"
+    return "\n".join(dict.fromkeys([*_launch_lines(sources, kept), *kept])) + "\n"
 
 
 def _texts(answer: str) -> Iterator[str]:
@@ -75,8 +76,28 @@ def _device_parts(root: Node, text: str) -> Iterator[str]:
         elif node.type == "function_definition":
             if _is_of_device(node):
                 yield words
+        elif node.type in _AROUND:
+            yield from _within(node, text)
         elif node.type in _KEPT and not _HOST.search(words) and not _declares_host(node):
             yield words.strip() + (";" if node.type.endswith("_specifier") else "")
+
+
+def _within(node: Node, text: str) -> Iterator[str]:
+    """What runs on the device of a block of exports, or of what is compiled on a condition."""
+    body = node.child_by_field_name("body")
+    if node.type != "linkage_specification":
+        words = _words(node)  # both branches, with the condition: as a whole or not at all
+        if "__global__" in words and not _HOST.search(words):
+            yield words.strip()
+    elif body is not None and body.type == "declaration_list":
+        yield from (f'extern "C" {part}' if _is_kernel(part) else part
+                    for part in _device_parts(body, text))  # fmt: skip
+    elif "__global__" in _words(node) or "__device__" in _words(node):
+        yield _words(node)
+
+
+def _is_kernel(words: str) -> bool:
+    return words.startswith("__global__")
 
 
 def _template(node: Node) -> Iterator[str]:
@@ -111,12 +132,15 @@ def _declares_host(node: Node) -> bool:
     )
 
 
-def _launch_lines(sources: list[str]) -> list[str]:
-    """What host code says of the one launch in numbers; nothing where there are several."""
+def _launch_lines(sources: list[str], kept: list[str]) -> list[str]:
+    """What host code says in numbers of the one launch; nothing where there are several."""
     calls = [(call, text) for text in sources for call in _launches(_tree(text))]
     if len(calls) != 1 or any("// launch:" in text for text in sources):
         return []
     call, text = calls[0]
+    callee = call.parent and re.match(r"\w+", _words(call.parent))
+    if not callee or not any(re.search(rf"\b{callee[0]}\s*\(", part) for part in kept):
+        return []
     given = [child for child in call.children if child.is_named]
     known = _numbers(text)
     said = [
@@ -143,12 +167,13 @@ _NAMED = re.compile(
 
 
 def _numbers(text: str) -> dict[str, str]:
-    """What names are set to: the first of each that is not another in other places."""
-    found: dict[str, str] = {}
+    """What names are set to, of those that are set to one thing alone."""
+    found: dict[str, set[str]] = {}
     for match in _NAMED.finditer(text):
         define, number, name, value, dims, sizes = match.groups()
-        found.setdefault(define or name or dims, number or value or f"dim3({sizes})")
-    return found
+        given = number or value or f"dim3({sizes})"
+        found.setdefault(define or name or dims, set()).add(given)
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {

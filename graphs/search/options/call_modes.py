@@ -51,8 +51,8 @@ _ADDED = 0.5
 _FEWEST_STEPS = 4
 # torch.compile makes something of the library's operators around launches, and not of one.
 _FEWEST_OPERATORS = 2
-# It is asked at every look, screened, precise and certified, each time anew; all of that together
-# may take this share of a search's time.
+# It is asked at every look, screened, precise and certified, each time anew; all looks at one plan
+# together may take this share of a search's time.
 _LOOKS, _COMPILING_SHARE = 3, 0.25
 
 
@@ -119,13 +119,16 @@ def _copied_bytes(task: Task) -> int:
 async def call_otherwise(context: SearchContext, best: Best, round: int) -> Best:
     """Judge the best plans in the modes that may pay; the best afterwards.
 
-    A mode whose first look is no faster than the plan's own is not looked at again.
+    A mode whose first look is no faster than the plan's own is not looked at again. None begins
+    that would take the time in which the best is certified.
     """
     archive = context.archive
     if archive.term(_TERM) is None or context.executor.capabilities.remote:
         return best
     for candidate, mode in _chosen(context, round):
         made = in_mode(candidate, mode)
+        if not context.has_time_to_certify(f"mode:{made.id}"):
+            break
         if made.id not in {item.candidate.id for item in archive.candidates()}:
             _written(context, made, round)
         screened = await judge(context, made, "screen", round)

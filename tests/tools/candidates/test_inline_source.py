@@ -93,6 +93,8 @@ def test_its_launch_is_read_off_the_host_code_and_the_rest_inferred():
         ),
         ("k<<<8, x.size(0)>>>(x)", ""),
         ("k<<<8, 64>>>(x); k<<<4, 32>>>(x)", ""),
+        ("int n = 1024; if (m < 8) n = 32; k<<<8, n>>>(x)", ""),
+        ("other<<<8, 64>>>(x)", ""),
         ("int a = b; int b = a; k<<<8, a>>>(x)", ""),
     ],
 )
@@ -101,6 +103,20 @@ def test_of_one_launch_what_is_a_number_is_said(launch: str, said: str):
     code = device_code(f"source = {text!r}\n")
     assert code.startswith(said or "__global__")
     assert ("// launch:" in code) == bool(said)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        'extern "C" __global__ void k(float* x) { x[0] = 1; }',
+        'extern "C" { __global__ void k(float* x) { x[0] = 1; } void run() { k<<<1, 64>>>(0); } }',
+        "#ifdef WIDE\n__global__ void k(float* x) { x[0] = 1; }\n#endif\n",
+    ],
+)
+def test_kernels_within_exports_and_conditions_are_kept(kernel: str):
+    code = device_code(f"source = {kernel!r}\n")
+    assert "__global__ void k(float* x)" in code
+    assert "void run" not in code
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch, numel
+from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch
 from kernelwright.tools.codegen.algebra.sums import WIDE
 from kernelwright.tools.codegen.lower.nests.context import Arguments, base
 from kernelwright.tools.types import Arg, Graph, Node, Ref, Scalar
@@ -103,7 +103,7 @@ def _folded(sketch: Sketch, made: Node, steps: list[tuple[Node, int]], end: Node
 
 def _flat(sketch: Sketch, arg: Arg) -> Arg:
     """An operand as a vector over the outputs, or as a number."""
-    return sketch.view(arg, [numel(sketch.shape(arg))]) if isinstance(arg, Ref) else arg
+    return sketch.view(arg, [prod(sketch.shape(arg))]) if isinstance(arg, Ref) else arg
 
 
 def _after(sketch: Sketch, y: Affine, name: str, by: Arg | None, side: int) -> Affine:
@@ -182,7 +182,7 @@ def _ref(arg: Arg) -> Ref:
 
 
 def _count(sketch: Sketch, arg: Arg) -> int:
-    return numel(sketch.shape(arg))
+    return prod(sketch.shape(arg))
 
 
 def _bias(sketch: Sketch, made: Node, found: Affine, out: int) -> Ref | None:

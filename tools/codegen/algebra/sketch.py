@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from kernelwright.tools.codegen.lower.nests.views import refine
 from kernelwright.tools.types import (
@@ -223,10 +222,13 @@ class Sketch:
         self._add(node)
         return node
 
-    def like(self, node: Node, args: Sequence[Arg], named: Sequence[tuple[str, Arg]]) -> Ref:
-        """A new node that is like one, on other arguments."""
+    def like(
+        self, node: Node, args: Sequence[Arg], named: Sequence[tuple[str, Arg]], *shape: int
+    ) -> Ref:
+        """A new node that is like one, on other arguments, in another shape where one is given."""
         name = self._name(node.op.split(".", 1)[1])
-        changes = {"name": name, "args": tuple(args), "kwargs": tuple(named)}
+        out = (node.out[0].model_copy(update={"shape": shape}),) if shape else node.out
+        changes = {"name": name, "args": tuple(args), "kwargs": tuple(named), "out": out}
         self._add(node.model_copy(update=changes))
         return Ref(node=name)
 
@@ -245,7 +247,7 @@ class Sketch:
         return x if self.shape(x) == shape else self.call("view.default", (x, sizes(shape)), shape)
 
     def mul(self, x: Ref, y: Arg) -> Ref:
-        """A product, broadcast."""
+        """A product."""
         return self._pointwise("mul.Tensor", x, y)
 
     def div(self, x: Ref, y: Arg) -> Ref:
@@ -436,11 +438,6 @@ def broadcast(a: Shape, b: Shape) -> Shape:
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
-
-
-def numel(shape: Shape) -> int:
-    """Number of elements of a shape."""
-    return prod(shape)
 
 
 def leaf(node: Node) -> bool:

@@ -22,8 +22,8 @@ FEWEST = 4
 _ELEMENTWISE = words(
     "tanh sigmoid relu gelu silu leaky_relu elu exp neg abs sqrt rsqrt clamp add sub rsub mul div"
 )
-# What may lie otherwise than one element after the other; so may a layer's results.
-_VIEWS = words("slice select permute expand getitem")
+# What lies one element after the other: what was given, and what these make.
+_PACKED = words("input weight constant mm addmm cat clone")
 # Nodes to look through for the step that a node is made of.
 _FAR = 32
 
@@ -126,7 +126,7 @@ class Together:
         if taken != dim or last - first != len(places) or len(set(places)) < len(places):
             return None
         whole = self._sketch.cut(source, dim, first, last)
-        if base(self._sketch.node(whole.node).op) in _VIEWS:
+        if base(self._sketch.node(whole.node).op) not in _PACKED:
             whole = self._sketch.packed(whole)
         if places == sorted(places):
             return whole
@@ -171,8 +171,8 @@ class Together:
         ]
         if not tensors:
             return None
-        op = nodes[0].op.split(".", 1)[1]
-        return self._sketch.call(op, args, self._sketch.shape(tensors[0]), nodes[0].kwargs)
+        shape = self._sketch.shape(tensors[0])
+        return self._sketch.like(nodes[0], args, nodes[0].kwargs, *shape)
 
     def _is_whole(self, name: str, made: Node) -> bool:
         """Whether a tensor has the shape and type of what is made of it: nothing is broadcast."""

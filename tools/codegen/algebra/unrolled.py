@@ -112,11 +112,30 @@ class _Layer:
                 return False
             gates[-1] = gates[-1].plus(inner)
         for gate in gates:
-            if gate.width != self.hidden or sorted(gate.sources) != sorted(roles):
+            spans = [*(term.columns for term in gate.terms), *(span for _, span in gate.biases)]
+            if any(last - start != self.hidden for start, last in spans):
                 return False
+            if sorted(gate.sources) != sorted(roles):
+                return False
+        if not self._are_whole(gates):
+            return False
         made = [term.weight for gate in gates for term in gate.terms]
         biases = [name for gate in gates for name, _ in gate.biases]
         return all(self._type(name) == self.dtype for name in (*made, *biases, *roles))
+
+    def _are_whole(self, gates: Sequence[Products]) -> bool:
+        """Whether nothing that steps read is broadcast: states, cells, what is multiplied."""
+        first = self.steps[0]
+        terms = {term.source: term for gate in gates for term in gate.terms}
+        widths = [term.rows[1] - term.rows[0] for term in map(terms.__getitem__, first.roles)]
+        for step in self.steps:
+            for name, width in zip(step.roles, widths, strict=True):
+                if self.sketch.node(name).out[0].shape != (self.batch, width):
+                    return False
+        if not first.cell:
+            return True
+        cell = self.sketch.node(first.cell).out[0]
+        return (cell.shape, cell.dtype) == ((self.batch, self.hidden), self.dtype)
 
     def _type(self, name: str) -> DType:
         return self.sketch.node(name).out[0].dtype

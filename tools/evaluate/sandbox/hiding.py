@@ -47,6 +47,14 @@ def _there(place: Path) -> bool:
         return False
 
 
+def _is_imported(place: Path) -> bool:
+    """Whether Python looks for it in the folder that it lies in: a file, or a package."""
+    if place.is_file() or (place / "__init__.py").exists():
+        return True
+    beside = (place.parent / name for name in ("pyproject.toml", "setup.py", "setup.cfg"))
+    return place.parent.name == "src" or any(map(Path.exists, beside))
+
+
 def open_places(
     scratch: Path, needed: list[Path], readable: tuple[Path, ...], device: str
 ) -> dict[str, list[str]]:
@@ -68,7 +76,7 @@ def open_places(
         # A GPU's driver names its threads.
         "write": [scratch, *nodes, Path("/proc/self")],
         "share": [Path("/dev/shm")],
-        "list": [SOURCES, *(place.parent for place in readable)],
+        "list": [SOURCES, *(place.parent for place in readable if _is_imported(place))],
     }
     return {
         kind: list(dict.fromkeys(str(place) for place in places)) for kind, places in kinds.items()

@@ -149,6 +149,8 @@ def measured(
     candidate: Candidate,
     seed: int,
     settle: Callable[[], None],
+    *,
+    is_brief: bool = False,
 ) -> Precision:
     """Probe a candidate that is right so far.
 
@@ -158,9 +160,11 @@ def measured(
         candidate: its source.
         seed: of the draws.
         settle: told when the reference's turn begins.
+        is_brief: whether it is looked at again; each probe of weights moves all of a model's.
     """
     task, named = runtime.task, lower_precisions(runtime.task, candidate)
-    found = probed(trials, runtime, seed, settle, ranges=bool(named))
+    ranges = bool(named) and not (is_brief and _reads_tokens(runtime))
+    found = probed(trials, runtime, seed, settle, ranges=ranges)
     if found is None:
         return by_source(task, candidate)
     exact = found.exact and found.in_range
@@ -280,6 +284,11 @@ def _probe(
         if strict:
             raise
         ruler.error = ruler.ratio = float("inf")
+    except (torch.OutOfMemoryError, UnverifiableError):
+        if weights is None:
+            raise
+        torch.cuda.empty_cache()  # weights of that size leave no room to move them
+        return None
     if len(trials.skipped) > before:
         del trials.skipped[before:]
         return None

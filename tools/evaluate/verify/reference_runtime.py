@@ -118,11 +118,9 @@ def shorten(module: nn.Module, generator: torch.Generator) -> None:
     """
     for value in module.parameters():
         if value.is_floating_point():
-            kept = value.detach()
-            powers = torch.exp2(torch.floor(torch.log2(kept.abs().clamp_min(1e-30))))
-            made = torch.where(kept == 0, kept, kept.sign() * powers * (1 + 2.0**-9 + 2.0**-12))
             with torch.no_grad():
-                value.copy_(made)
+                powers = value.abs().clamp_min_(1e-30).log2_().floor_().exp2_()
+                value.sign_().mul_(powers.mul_(1 + 2.0**-9 + 2.0**-12))
 
 
 def _scale(module: nn.Module, factor: float) -> None:
@@ -272,9 +270,9 @@ class ReferenceRuntime:
         """Other parameters inside, in the same memory; the usual ones again afterwards."""
         module = self.reference.module
         usual = {name: value.detach().clone() for name, value in self._variables().items()}
-        change(module, torch.Generator(self.device).manual_seed(seed))
-        self.truth.forget()
         try:
+            change(module, torch.Generator(self.device).manual_seed(seed))
+            self.truth.forget()
             yield
         finally:
             with torch.no_grad():

@@ -220,7 +220,7 @@ class Trials:
         # Answers are copied when they are returned, else they would change with their memory.
         apart = self._has(Defence.LATE_CHANGES) and self._has(Defence.NEW_VALUES)
         self._keeps = keeps and apart and not self._tight
-        self._recycled = False
+        self._recycled, self._is_usual = False, True
         self._drew: Drew = (), ()
 
     def prepare(self) -> None:
@@ -260,6 +260,7 @@ class Trials:
         with nullcontext() if weights is None else runtime.other_weights(weights, change):
             self._follow(moved=weights is not None)
             self._recycled = recycled and self._keeps
+            self._is_usual = draw.distribution == "task" and change is redraw
             self._run(draw, comparator, twice=twice, settle=settle, instead=instead)
 
     def _follow(self, *, moved: bool) -> None:
@@ -289,7 +290,7 @@ class Trials:
         arguments = [_on(a, self._runtime.device) for a in pristine]
         settle()
         own = self._runtime.own(arguments)
-        if draw.distribution != "task" and not all(map(finite, own.outputs)):
+        if not self._is_usual and not all(map(finite, own.outputs)):
             self.skipped.append(f"{draw.distribution}: {OWN_NOT_FINITE}")
             return
         drew_as_much(self._drew, self._runtime)

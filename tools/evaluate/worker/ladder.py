@@ -159,7 +159,8 @@ class Proof:
             return self._as_turned(self._precision)
         self._steps.begin("digits")
         seed = fresh_seed(request.seed, "digits")
-        found = measured(trials, runtime, request.candidate, seed, self._steps.reference_runs)
+        brief, settle = request.effort == "screen", self._steps.reference_runs
+        found = measured(trials, runtime, request.candidate, seed, settle, is_brief=brief)
         return self._as_turned(found)
 
     def _as_turned(self, found: Precision) -> Precision:

@@ -42,6 +42,8 @@ def _run(graph: Graph, given: Values) -> dict[str, torch.Tensor]:
         result = values[node.name]
         if isinstance(result, torch.Tensor):
             assert tuple(result.shape) == node.out[0].shape, f"{node.name} has the shape it says"
+            dtype = getattr(torch, node.out[0].dtype.value)
+            assert result.dtype is dtype, f"{node.name} has the type it says"
     return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
 

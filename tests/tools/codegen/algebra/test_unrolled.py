@@ -157,6 +157,18 @@ def in_float32(graph: Graph) -> Graph:
     return Graph.model_validate_json(graph.model_dump_json().replace("float64", "float32"))
 
 
+def scaled_by_counts(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    return torch.stack([torch.tanh(counts * x[t]) for t in range(x.shape[0])])
+
+
+def test_what_is_computed_of_all_steps_has_the_type_that_it_had(traced: Callable[..., Any]) -> None:
+    """Numbers of another type may stand first."""
+    one = traced(scaled_by_counts, x(), torch.arange(INPUTS))
+    changed, used = rewritten(one.graph)
+    assert [rewrite.name for rewrite in used] == ["steps_together"]
+    one.agrees(changed)
+
+
 def decoder(m: Cells, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
     """What a step reads depends on the state before it."""
     given = x[0]
@@ -191,9 +203,35 @@ def three_steps(m: Cells, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
     return elman(m, x[:3], h)
 
 
+def broadcast_state(m: Cells, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    """A first state for all sequences, as a parameter often is."""
+    h = h[:1]
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.read(x[t])[:, :HIDDEN] + m.plain(h))
+    return h
+
+
+def broadcast_input(m: Cells, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    """What is read is the same for all sequences."""
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.read(x[t, :1])[:, :HIDDEN] + m.plain(h))
+    return h
+
+
+def narrow_term(m: Cells, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    """The state counts by one number alone."""
+    for t in range(x.shape[0]):
+        h = torch.tanh(m.read(x[t])[:, :HIDDEN] + h @ m.plain.weight[:, :1])
+    return h
+
+
 @pytest.mark.parametrize(
-    "function", [decoder, keeps_cells, reset_inside, other_weights, three_steps]
-)
+    "function",
+    [
+        decoder, keeps_cells, reset_inside, other_weights, three_steps, broadcast_state,
+        broadcast_input, narrow_term,
+    ],
+)  # fmt: skip
 def test_other_loops_stay_as_they_are(function: Forward, traced: Callable[..., Any]) -> None:
     one = traced(function, x(), h(), part=Cells())
     changed, _ = rewritten(one.graph)
