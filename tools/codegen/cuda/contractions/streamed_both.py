@@ -53,10 +53,10 @@ _ARCHITECTURE = "sm_90a"
 _TITLE = "Float32 as three products of 16-bit parts, both factors split on their way; sums in parts"
 # Rows x columns of tiles, 64 rows a warpgroup that multiplies.
 _TILES = ((128, 128), (64, 128), (128, 64), (64, 64))
-_STEP, _MOST_STAGES, _ALIGNMENT = 64, 3, 1024
+_STEP, _ALIGNMENT = 64, 1024
 # Bytes of shared memory for a row or column: its parts in a stage, and two powers of two; what is
-# noted of it. Besides, a stage has eight words and two barriers.
-_STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 4 * 4 + 4, 8 * 4 + 2 * 8
+# noted of it. Besides, a stage has a word for each warp that splits, and two barriers.
+_STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 4 * 4 + 4, 16 * 4 + 2 * 8
 # Multiply-adds and bytes of shared memory that a multiprocessor does in a cycle.
 _MULTIPLIED, _SHARED_READ = 2048, 128
 # Instructions of a warp for 32 numbers to split, and for 32 results to add; four a cycle.
@@ -68,6 +68,9 @@ _OF_PRODUCTS, _OF_SHARED, _OF_ISSUED = 0.72, 0.9, 0.6
 _RAMP_STEPS, _LEAST_STEPS, _FULL = 2, 8, 0.75
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 1.4
+# Warps that share the parts of a few results: two parts each, or more; as C++, and threads as plan text.
+_JOINERS_CODE = "({SPLITS} < 4 ? 1 : {SPLITS} > 32 ? 16 : {SPLITS} / 2)"
+_JOINER_THREADS = "32 * max(1, min(16, {SPLITS} // 2))"
 # The join reads what other multiprocessors have written just now.
 _JOIN_MS = 0.006
 
@@ -144,8 +147,8 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
         Strategy(
             name=STREAMED_BOTH,
             title=_TITLE,
-            mechanism="No pass packs a factor. Two warpgroups of a block read rows and columns as "
-            "they lie and write their scaled fp16 parts to a ring of stages, two more multiply "
+            mechanism="No pass packs a factor. Some warps of a block read rows and columns as "
+            "they lie and write their scaled fp16 parts to a ring of stages, others multiply "
             "them by three products of wgmma. Blocks share the depth of a tile, and a second "
             "kernel joins their sums in a fixed order.",
             reason="A pass over a factor reads and writes what the product reads anyway; where few "
@@ -243,6 +246,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         right=factors[1],
         epilogue=ways.wide,
         direct=ways.direct,
+        joiners=tunables.named(_JOINERS_CODE),
     )
     arguments = [*contraction_arguments(contraction), *_part_arguments(prefix)]
     launches = _launches(case, contraction, tunables, prefix)
@@ -252,14 +256,18 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
 
 def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
     ordered = _ordered(case, contraction)
-    stages = (_MOST_STAGES, 2, 4)
     tunables = Tunables(prefix)
     tunables.add("SPLITS", splits_of(case, contraction))
     tunables.add("TILE", [1000 * rows + columns for rows, columns in ordered])
-    tunables.add("STAGES", stages)
+    tunables.add("STAGES", (2, 3, 4))
+    # Whether numbers of the next step wait in shared memory, or in registers.
+    tunables.add("COPIES", (1, 0))
+    tunables.add("SPLITTERS", (8, 16))
     # Steps that factors are brought to the last-level cache before they are asked for.
     tunables.add("AHEAD", (2, 0, 3))
     tunables.add("GROUP", (8, 16, 4, 1))
+    # A warp splits eight rows, or columns, or more.
+    tunables.require("{SPLITTERS} * 8 <= min({TILE} // 1000, {TILE} % 1000)")
     return tunables.require(f"{_shared()} <= {1024 * (case.hardware.shared_kib_per_block or 48)}")
 
 
@@ -267,7 +275,8 @@ def _shared() -> str:
     """Bytes of shared memory, as plan text."""
     sides = "({TILE} // 1000 + {TILE} % 1000)"
     stage = f"{sides} * {_STAGE_BYTES} + {_STAGE_MORE}"
-    return f"{{STAGES}} * ({stage}) + {sides} * {_NOTED_BYTES} + {_ALIGNMENT}"
+    copies = f"{{COPIES}} * {sides} * {4 * _STEP}"
+    return f"{{STAGES}} * ({stage}) + {copies} + {sides} * {_NOTED_BYTES} + {_ALIGNMENT}"
 
 
 def _tiles_text(contraction: Contraction) -> str:
@@ -283,11 +292,11 @@ def _launches(
     product = Launch(
         kernel=f"{prefix}_both",
         grid=tunables.named(f"min({case.multiprocessors}, {tiles} * {{SPLITS}})"),
-        block=tunables.named("{TILE} // 64000 * 128 + 256"),
+        block=tunables.named("{TILE} // 64000 * 128 + {SPLITTERS} * 32"),
         shared=tunables.named(_shared()),
     )
     warps = "({TILE} // 16000) * ({TILE} % 1000 // 32)"
-    return [product, Launch(f"{prefix}_join", tunables.named(f"{tiles} * {warps}"), "32")]
+    return [product, Launch(f"{prefix}_join", tunables.named(f"{tiles} * {warps}"), tunables.named(_JOINER_THREADS))]
 
 
 def _part_arguments(prefix: str) -> list[Argument]:
