@@ -56,7 +56,7 @@ _TILES = ((128, 128), (64, 128), (128, 64), (64, 64))
 _STEP, _ALIGNMENT = 64, 1024
 # Bytes of shared memory for a row or column: its parts in a stage, and two powers of two; what is
 # noted of it. Besides, a stage has a word for each warp that splits, and two barriers.
-_STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 4 * 4 + 4, 16 * 4 + 2 * 8
+_STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 4 * 4 + 4, 8 * 4 + 2 * 8
 # Multiply-adds and bytes of shared memory that a multiprocessor does in a cycle.
 _MULTIPLIED, _SHARED_READ = 2048, 128
 # Instructions of a warp for 32 numbers to split, and for 32 results to add; four a cycle.
@@ -262,12 +262,9 @@ def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
     tunables.add("STAGES", (2, 3, 4))
     # Whether numbers of the next step wait in shared memory, or in registers.
     tunables.add("COPIES", (1, 0))
-    tunables.add("SPLITTERS", (8, 16))
     # Steps that factors are brought to the last-level cache before they are asked for.
     tunables.add("AHEAD", (2, 0, 3))
     tunables.add("GROUP", (8, 16, 4, 1))
-    # A warp splits eight rows, or columns, or more.
-    tunables.require("{SPLITTERS} * 8 <= min({TILE} // 1000, {TILE} % 1000)")
     return tunables.require(f"{_shared()} <= {1024 * (case.hardware.shared_kib_per_block or 48)}")
 
 
@@ -292,7 +289,7 @@ def _launches(
     product = Launch(
         kernel=f"{prefix}_both",
         grid=tunables.named(f"min({case.multiprocessors}, {tiles} * {{SPLITS}})"),
-        block=tunables.named("{TILE} // 64000 * 128 + {SPLITTERS} * 32"),
+        block=tunables.named("{TILE} // 64000 * 128 + 256"),
         shared=tunables.named(_shared()),
     )
     warps = "({TILE} // 16000) * ({TILE} % 1000 // 32)"
