@@ -89,9 +89,9 @@ DEPTH: tuple[tuple[str, str, str], ...] = (
     ("mm_1024", _BOTH, ""),
     ("mm_1024", _BOTH, "COPIES=0"),
     ("mm_small_depth", "split_wgmma", ""),
-    ("mm_small_depth", "split_wgmma", "STORES=1"),
+    ("mm_small_depth", "split_wgmma", "STORES=0"),
     ("mm_small_depth", "split_wgmma", "TILE=128128"),
-    ("mm_small_depth", "split_wgmma", "TILE=128128 STORES=1"),
+    ("mm_small_depth", "split_wgmma", "TILE=128128 STORES=0"),
     ("mm_small_depth", "streamed_wgmma", ""),
     ("mm_small_depth", "streamed_wgmma", "STORES=1"),
 )
