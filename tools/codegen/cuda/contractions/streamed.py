@@ -66,6 +66,8 @@ _STEP_US_DOWN, _STEP_US_ACROSS = 0.50, 0.34
 _ROUGH_US_DOWN, _ROUGH_US_ACROSS = 0.25, 0.12
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 2.2
+# The join of parts, alone and for each of them (measured as above).
+_JOIN_MS, _JOIN_MS_A_PART = 0.004, 0.0004
 # Steps of a part at least, and the fewest blocks for a multiprocessor that need no parts.
 _LEAST_STEPS, _FULL = 8, 0.75
 _TITLE = "Float32 as three products of 16-bit parts, the larger factor split on its way"
@@ -308,6 +310,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     best = _ordered(case, contraction, found, split=split)[0]
     product = _product_ms(case, contraction, found, best, splits)
     launches = strategy.launches * case.hardware.launch_us / 1e3
+    product += _JOIN_MS + _JOIN_MS_A_PART * splits if split else 0.0
     return product + _packing_ms(case, contraction, found) + launches
 
 

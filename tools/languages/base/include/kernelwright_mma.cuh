@@ -90,6 +90,11 @@ constexpr int NEAR = 40;
 // A sum is in doubt below so many times the number of short factors.
 constexpr float SHORT_WEIGHT = 4096.0f;
 
+// `x`, of which compilers do not know that it is the same every time: they keep nothing that follows of it.
+__device__ __forceinline__ int anew(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
 __device__ __forceinline__ unsigned int larger(unsigned int a, unsigned int b) { return a > b ? a : b; }
 // The bits of |x|; they are ordered as magnitudes are, infinity and then NaN last.
 __device__ __forceinline__ unsigned int magnitude_bits(float x) {
@@ -167,6 +172,8 @@ struct Piece {
 };
 // A power of two for totals leaves a bit for larger pieces, and serves those up to eight times smaller.
 constexpr int PIECE_ROOM = 1, PIECE_REACH = 4;
+// How far below the bits of a magnitude that is too large those are of the least within reach.
+constexpr unsigned int WITHIN_REACH = (unsigned int)(PIECE_REACH + 1) << 23;
 // Totals keep what pieces bring that are up to 2^-60 of the largest of both sides. Where there are
 // smaller ones, sums below 2^-48 are in doubt: so many short numbers.
 constexpr int PIECE_SPREAD = 60;
