@@ -31,7 +31,7 @@ from kernelwright.tools.codegen.ir.contraction import Contraction
 # What aligns the first stage and holds the barriers, and a warp's box of results.
 ALIGNMENT, BOX_BYTES = 1024 + 512, 16 * LINE_BYTES
 MOST_STAGES, BOXES = 16, 2
-CLUSTERS, SPLITS, MOST_BLOCKS = (1, 2), (1, 2, 3, 4, 5, 6, 8), 8
+CLUSTERS, MOST_BLOCKS = (1, 2), 8
 # Multiply-adds of a multiprocessor in a cycle, and the share of them that products reach (fitted).
 # A cycle is one of the clock that the data sheet's rate is of.
 _MULTIPLIED, _SHARE = 2048, 0.917
@@ -123,7 +123,7 @@ def tiles(contraction: Contraction, scheme: MapScheme) -> list[tuple[int, int]]:
 
 def splits(contraction: Contraction) -> tuple[int, ...]:
     """Parts of a depth that have two steps each."""
-    return tuple(n for n in SPLITS if n == 1 or lines(contraction) >= 2 * n)
+    return tuple(n for n in range(1, MOST_BLOCKS + 1) if n == 1 or lines(contraction) >= 2 * n)
 
 
 def ordered_ways(
