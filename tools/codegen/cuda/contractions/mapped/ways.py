@@ -13,7 +13,7 @@ has a single tile nothing overlaps, and boxes only take room from the ring.
 Figures that are called fitted were fitted together, to 685 candidates on an H200 of before there
 were turns, boxes and more than four stages (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz) and to
 100 with them (benchmarks/results/h200/gemm_ways.jsonl): of what a shape tried, the way put first
-took 1.016 and 1.006 times the fastest's time in the mean, 1.21 and 1.02 times at worst.
+took 1.015 and 1.006 times the fastest's time in the mean, 1.21 and 1.02 times at worst.
 """
 
 from __future__ import annotations
@@ -34,29 +34,30 @@ MOST_STAGES, BOXES = 16, 2
 CLUSTERS, MOST_BLOCKS = (1, 2), 8
 # Multiply-adds of a multiprocessor in a cycle, and the share of them that products reach (fitted).
 # A cycle is one of the clock that the data sheet's rate is of.
-_MULTIPLIED, _SHARE = 2048, 0.917
+_MULTIPLIED, _SHARE = 2048, 0.919
 # Bytes that a multiprocessor's shared memory moves in a cycle: 128 at 1,980 MHz, which an H200 runs
 # at, where the data sheet's rate is of 1,830.
 _SHARED = 128 * 1980 / 1830
 # How sharply the slowest of a step's three hides the others, the power of their sum; cycles of a
 # step that one group alone does not hide; and bytes of the last-level cache whose asking takes a
 # cycle beside all that (fitted).
-_SHARPNESS, _ALONE, _ASKED = 8.0, 41.0, 450.0
+_SHARPNESS, _ALONE, _ASKED = 8.0, 34.0, 440.0
 # Cycles before a block's first product beyond those of any kernel, and from asking for a stage
 # until it is there: a block's own, and one that a cluster shares, for which all of its blocks must
 # have room (fitted).
-_BEFORE, _LATENCY, _LATENCY_OF_CLUSTER = 2200.0, 960.0, 2130.0
+_BEFORE, _LATENCY, _LATENCY_OF_CLUSTER = 2200.0, 900.0, 2140.0
 # Cycles of storing one result from registers; through boxes (held: 0.016 to 0.034 fit alike); and
 # what boxes of more than 128 columns add (fitted). 128 x 256 took longer through boxes than from
 # registers at five of five problems, why was not looked at with counters.
-_STORED, _BOXED, _BOXED_WIDE, _WIDE = 0.06, 0.03, 0.05, 128
+_STORED, _BOXED, _BOXED_WIDE, _WIDE = 0.053, 0.03, 0.045, 128
 # Cycles that a result's dear statements take (fitted to GELU).
 _DEAR = 0.26
 # GB/s at which what a product reads and writes moves (fitted; a copy measured 4,256), and how far
 # that is hidden behind the steps, or they behind it: the power of their sum.
-_MOVED_GB_S, _HIDDEN = 3860.0, 2.0
-# Cycles of joining the sums of a cluster: at all, and for a result (fitted).
-_JOINED, _JOINED_EACH = 3300.0, 0.36
+_MOVED_GB_S, _HIDDEN = 3740.0, 2.0
+# Cycles of joining the sums of a cluster, which begins anew for every tile: at all, and for a
+# result (fitted).
+_JOINED, _JOINED_EACH = 1900.0, 0.34
 # Steps that are worth a block of their own; neighbours whose blocks may form a cluster of more than
 # two (of 132, 16 clusters of six ran at once, 32 of four and 16 of eight did not); and the most
 # results of a tile that leave a thread registers for much else beside its sums.
@@ -197,7 +198,7 @@ def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
     else:
         cycles = waves * (of_steps + results)
     if way.split > 1:
-        cycles += _JOINED + way.rows * way.columns * _JOINED_EACH
+        cycles += waves * (_JOINED + way.rows * way.columns * _JOINED_EACH)
     hertz = (case.hardware.tensor_tflops or 1.0) * 1e12 / case.multiprocessors / (2 * _MULTIPLIED)
     moved = _moved_bytes(contraction) / (_MOVED_GB_S * 1e9)
     both = ((cycles / hertz) ** _HIDDEN + moved**_HIDDEN) ** (1 / _HIDDEN)
