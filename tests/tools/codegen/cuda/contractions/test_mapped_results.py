@@ -46,11 +46,16 @@ def residual(build: Any, kind: str = "float16", results: str = "float16", n: int
     return b
 
 
-# (type, rows, columns, depth, batches, settings): edges that are no multiples of tiles and boxes.
+# (type, rows, columns, depth, batches, settings): edges that are no multiples of tiles and boxes,
+# none at all, and one that only a cluster's second tile goes over.
 CASES: tuple[tuple[str, int, int, int, int, dict[str, int]], ...] = (
     ("bfloat16", 150, 200, 136, 1, {"TILE": 128128, "BOXES": 2, "TURNS": 1}),
     ("float16", 70, 136, 328, 3, {"TILE": 64064, "BOXES": 1}),
     ("bfloat16", 130, 72, 520, 1, {"TILE": 128064, "SPLIT": 4}),
+    ("float16", 70, 72, 904, 1, {"TILE": 64064, "SPLIT": 7}),
+    ("float16", 256, 256, 72, 1, {"TILE": 128128, "CLUSTER": 2, "BOXES": 2, "TURNS": 1}),
+    ("bfloat16", 384, 128, 72, 1, {"TILE": 128128, "CLUSTER": 2, "BOXES": 2}),
+    ("bfloat16", 384, 128, 72, 1, {"TILE": 128128, "CLUSTER": 2}),
 )
 
 

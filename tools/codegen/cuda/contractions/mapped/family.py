@@ -13,6 +13,7 @@ side, and depths that more blocks share than a cluster has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
@@ -164,6 +165,7 @@ class _Printing:
             batch_lines=decoded("batch_", "batch", batches, "int"),
             epilogue=self.printer.epilogue("sum[k]" if width > 1 else "sum[0]", width=width),
             staged=self.results,
+            written_out=dear(contraction) == 0,
         )
 
     def _tunables(self, prefix: str) -> Tunables:
@@ -175,6 +177,8 @@ class _Printing:
         if self.results is not None:
             tunables.add("BOXES", (best.boxes, BOXES, 0))
             tunables.require(f"{{BOXES}} == 0 or ({_COLUMNS} >= 64 and {{SPAN}} >= 64)")
+            if self.alike:
+                tunables.require("{BOXES} == 0 or {SPLIT} == 1")  # joined, from registers
         if self.scheme.promotes:
             tunables.add("PROMOTED", _PROMOTED)
             # The largest tiles have no registers for counting steps as well.
@@ -189,7 +193,8 @@ class _Printing:
     def _add_sharing(self, tunables: Tunables, best: Way) -> None:
         """What is shared among blocks and groups, and what excludes what."""
         tunables.add("CLUSTER", (best.cluster, *CLUSTERS)).add("LATE", (0, 1, 2))
-        tunables.add("SPLIT", (best.split, *splits(self.contraction)))
+        near = sorted(splits(self.contraction), key=lambda n: abs(log2(n / best.split)))
+        tunables.add("SPLIT", near)
         tunables.add("TURNS", (int(best.turns), 0, *[1] * (self.scheme.most_of_group > 0)))
         tunables.require(f"{{CLUSTER}} * {{SPLIT}} <= {MOST_BLOCKS}")
         joined = f"({_ROWS}) * ({_COLUMNS}) * 4 <= {self._stages()} * ({_STAGE})"
@@ -214,9 +219,7 @@ class _Printing:
         """Bytes of all boxes of results."""
         if self.results is None:
             return "0"
-        # Joined sums leave from registers.
-        whole = " * max(0, 2 - {SPLIT})" if self.alike else ""
-        return f"{self._groups()} * {{BOXES}}{whole} * {4 * BOX_BYTES}"
+        return f"{self._groups()} * {{BOXES}} * {4 * BOX_BYTES}"
 
     def _stages(self) -> str:
         """As many as were asked for and fit."""

@@ -1,13 +1,19 @@
 """How a mapped product's tiles are shared out among blocks, and how long each way takes.
 
-A block's step takes products, what the last-level cache gives and the ring, whose copies come so
-many cycles after they were asked for: mostly as long as the slowest of them. The ring is what few
-tiles of a long depth wait for: parts of the depth and more stages bring more bytes under way at
-once. Results of a tile take time of their own, unless another group multiplies meanwhile.
+A block's step takes products, what shared memory moves and the ring, whose copies come so many
+cycles after they were asked for: nearly as long as the slowest of them. Shared memory is what tiles
+of up to 128 x 128 wait for: both factors are written there, and each 64 rows read all columns
+again, so 64 x 128 takes less of it than 128 x 64. The ring is what few tiles of a long depth wait
+for: parts of the depth and more stages bring more bytes under way at once.
 
-Figures were fitted to 1,156 candidates on an H200 (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz):
-8 % off in the mean, and the way put first took 1.04 times the fastest's time. Those of ways that
-were not among these are said to be estimates.
+Results of a tile take time of their own, unless another group multiplies meanwhile. Of many tiles
+with a short depth that is most of the time, which is why turns and boxes win there. Where a block
+has a single tile nothing overlaps, and boxes only take room from the ring.
+
+Figures that are called fitted were fitted together, to 685 candidates on an H200 of before there
+were turns, boxes and more than four stages (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz) and to
+100 with them (benchmarks/results/h200/gemm_ways.jsonl): of what a shape tried, the way put first
+took 1.015 and 1.006 times the fastest's time in the mean, 1.21 and 1.02 times at worst.
 """
 
 from __future__ import annotations
@@ -25,29 +31,37 @@ from kernelwright.tools.codegen.ir.contraction import Contraction
 # What aligns the first stage and holds the barriers, and a warp's box of results.
 ALIGNMENT, BOX_BYTES = 1024 + 512, 16 * LINE_BYTES
 MOST_STAGES, BOXES = 16, 2
-CLUSTERS, SPLITS, MOST_BLOCKS = (1, 2), (1, 2, 3, 4, 5, 6, 8), 8
-# Multiply-adds of a multiprocessor in a cycle, and the share of them that products reach: with two
-# groups, and with one, which has nobody beside it while it adds or stores.
-_MULTIPLIED, _SHARE, _ALONE = 2048, 0.96, 0.79
-# Bytes that a multiprocessor gets of the last-level cache in a cycle, and how sharply the slowest
-# of a step's three hides the others: the power of their sum.
-_CACHE, _SHARPNESS = 73.0, 2.5
-# Cycles before a block's first product beyond those of any kernel, from asking for a stage until it
-# is there, and those of storing one result: from registers (a tile has many), and through boxes
-# (an estimate).
-_BEFORE, _LATENCY, _STORED, _BOXED = 1500.0, 1700.0, 0.044, 0.02
-# GB/s at which what a product moves adds to all that, and the share of what it writes that does so
-# where boxes leave by themselves (an estimate).
-_MOVED_GB_S, _LEFT_BEHIND = 7200.0, 0.3
-# Those of joining the sums of a cluster: at all, and for a result (an estimate). Cycles that a
-# result's dear statements take, some twelve instructions each (an estimate).
-_JOINED, _JOINED_EACH, _DEAR = 3000.0, 0.16, 12 / 128
-# Clusters of three, five or six have to be this much better before they come first: none was run.
-_UNUSUAL = 1.06
+CLUSTERS, MOST_BLOCKS = (1, 2), 8
+# Multiply-adds of a multiprocessor in a cycle, and the share of them that products reach (fitted).
+# A cycle is one of the clock that the data sheet's rate is of.
+_MULTIPLIED, _SHARE = 2048, 0.919
+# Bytes that a multiprocessor's shared memory moves in a cycle: 128 at 1,980 MHz, which an H200 runs
+# at, where the data sheet's rate is of 1,830.
+_SHARED = 128 * 1980 / 1830
+# How sharply the slowest of a step's three hides the others, the power of their sum; cycles of a
+# step that one group alone does not hide; and bytes of the last-level cache whose asking takes a
+# cycle beside all that (fitted).
+_SHARPNESS, _ALONE, _ASKED = 8.0, 34.0, 440.0
+# Cycles before a block's first product beyond those of any kernel, and from asking for a stage
+# until it is there: a block's own, and one that a cluster shares, for which all of its blocks must
+# have room (fitted).
+_BEFORE, _LATENCY, _LATENCY_OF_CLUSTER = 2200.0, 900.0, 2140.0
+# Cycles of storing one result from registers; through boxes (held: 0.016 to 0.034 fit alike); and
+# what boxes of more than 128 columns add (fitted). 128 x 256 took longer through boxes than from
+# registers at five of five problems, why was not looked at with counters.
+_STORED, _BOXED, _BOXED_WIDE, _WIDE = 0.053, 0.03, 0.045, 128
+# Cycles that a result's dear statements take (fitted to GELU).
+_DEAR = 0.26
+# GB/s at which what a product reads and writes moves (fitted; a copy measured 4,256), and how far
+# that is hidden behind the steps, or they behind it: the power of their sum.
+_MOVED_GB_S, _HIDDEN = 3740.0, 2.0
+# Cycles of joining the sums of a cluster, which begins anew for every tile: at all, and for a
+# result (fitted).
+_JOINED, _JOINED_EACH = 1900.0, 0.34
 # Steps that are worth a block of their own; neighbours whose blocks may form a cluster of more than
-# two (32 clusters of four, or 16 of eight, did not run at once on 132); and the most results of a
-# tile that leave a thread registers for much else beside its sums.
-_LEAST_STEPS, _NEIGHBOURS, MOST_SPANNED = 4, 16, 256 * 192
+# two (of 132, 16 clusters of six ran at once, 32 of four and 16 of eight did not); and the most
+# results of a tile that leave a thread registers for much else beside its sums.
+_LEAST_STEPS, _NEIGHBOURS, MOST_SPANNED = 4, 18, 256 * 192
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,7 @@ def tiles(contraction: Contraction, scheme: MapScheme) -> list[tuple[int, int]]:
 
 def splits(contraction: Contraction) -> tuple[int, ...]:
     """Parts of a depth that have two steps each."""
-    return tuple(n for n in SPLITS if n == 1 or lines(contraction) >= 2 * n)
+    return tuple(n for n in range(1, MOST_BLOCKS + 1) if n == 1 or lines(contraction) >= 2 * n)
 
 
 def ordered_ways(
@@ -127,9 +141,7 @@ def ordered_ways(
     """
 
     def key(way: Way) -> tuple[float, int]:
-        is_usual = way.split & (way.split - 1) == 0
-        ms = way_ms(case, contraction, way) * (1.0 if is_usual else _UNUSUAL)
-        return ms, -way.rows * way.columns
+        return way_ms(case, contraction, way), -way.rows * way.columns
 
     return sorted(_ways(case, contraction, scheme, alike, boxed), key=key)
 
@@ -178,26 +190,33 @@ def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
     """Waves of tiles, of which each has its steps and its results, and what is moved."""
     waves = _waves(case, contraction, way)
     steps = -(-lines(contraction) // way.split)
-    of_steps = steps * _step(way, min(way.stages(room_bytes(case)), steps), waves)
-    of_result = (_BOXED if way.boxes else _STORED) + dear(contraction) * _DEAR
-    results = way.rows * way.columns * of_result
+    # The ring runs ahead into the next tile.
+    of_steps = steps * _step(way, min(way.stages(room_bytes(case)), steps * waves))
+    results = way.rows * way.columns * _of_result(contraction, way, waves)
     if way.turns and waves > 1:
         cycles = waves * max(of_steps, (of_steps + results) / 2) + results
     else:
         cycles = waves * (of_steps + results)
     if way.split > 1:
-        cycles += _JOINED + way.rows * way.columns * _JOINED_EACH
+        cycles += waves * (_JOINED + way.rows * way.columns * _JOINED_EACH)
     hertz = (case.hardware.tensor_tflops or 1.0) * 1e12 / case.multiprocessors / (2 * _MULTIPLIED)
-    moved = _moved_bytes(contraction, _LEFT_BEHIND if way.boxes and waves > 1 else 1.0)
-    return (cycles + _BEFORE + _LATENCY) / hertz * 1e3 + moved / (_MOVED_GB_S * 1e6)
+    moved = _moved_bytes(contraction) / (_MOVED_GB_S * 1e9)
+    both = ((cycles / hertz) ** _HIDDEN + moved**_HIDDEN) ** (1 / _HIDDEN)
+    return float(both + (_BEFORE + _latency(way)) / hertz) * 1e3
 
 
-def _moved_bytes(contraction: Contraction, written: float) -> float:
-    """What is read, and a share of what is written."""
+def _of_result(contraction: Contraction, way: Way, waves: int) -> float:
+    """Cycles from a sum in registers until its result is on its way; a last one waits for that."""
+    boxed = _BOXED + (_BOXED_WIDE if way.columns > _WIDE else 0.0)
+    return (boxed if way.boxes and waves > 1 else _STORED) + dear(contraction) * _DEAR
+
+
+def _moved_bytes(contraction: Contraction) -> float:
+    """What is read, and what is written."""
     shape = shape_of(contraction)
     read = shape.k * (shape.m + shape.n) * contraction.precision.itemsize_bytes
     stored = sum(store.access.dtype.itemsize_bytes for store in contraction.stores)
-    return shape.batches * (read + written * shape.m * shape.n * stored)
+    return shape.batches * (read + shape.m * shape.n * stored)
 
 
 def _waves(case: Case, contraction: Contraction, way: Way) -> int:
@@ -207,20 +226,25 @@ def _waves(case: Case, contraction: Contraction, way: Way) -> int:
     size = way.cluster * way.split
     places = case.multiprocessors // size
     if size > 2:
-        whole = max(1, case.multiprocessors // _NEIGHBOURS - 1)
+        whole = max(1, case.multiprocessors // _NEIGHBOURS)
         places = max(1, min(places, whole * (_NEIGHBOURS // size)))
     return -(-clusters // places)
 
 
-def _step(way: Way, stages: int, waves: int) -> float:
-    """Cycles of a step: products, the cache and the ring."""
-    is_beside = waves > 1 if way.turns else way.rows > 64
+def _step(way: Way, stages: int) -> float:
+    """Cycles of a step: products, shared memory and the ring, and what the cache is asked for."""
     # A line takes as long whatever it holds: the rate doubles where elements are half as wide.
-    multiplied = way.rows * way.columns * LINE_BYTES / 2 / _MULTIPLIED
-    multiplied /= _SHARE if is_beside else _ALONE
-    sides = min(way.rows, way.columns), max(way.rows, way.columns) / way.cluster
-    three = multiplied, LINE_BYTES * sum(sides) / _CACHE, _LATENCY / stages
-    return float(sum(one**_SHARPNESS for one in three) ** (1 / _SHARPNESS))
+    multiplied = way.rows * way.columns * LINE_BYTES / 2 / _MULTIPLIED / _SHARE
+    # Each 64 rows are read with all columns, and both factors are written.
+    passed = way.rows // 64 * (64 + way.columns) + way.rows + way.columns
+    asked = min(way.rows, way.columns) + max(way.rows, way.columns) / way.cluster
+    three = multiplied, LINE_BYTES * passed / _SHARED, _latency(way) / stages
+    hidden = float(sum(one**_SHARPNESS for one in three) ** (1 / _SHARPNESS))
+    return hidden + LINE_BYTES * asked / _ASKED + (_ALONE if way.groups == 1 else 0.0)
+
+
+def _latency(way: Way) -> float:
+    return _LATENCY_OF_CLUSTER if way.cluster > 1 else _LATENCY
 
 
 # Statements that are one instruction or none.
