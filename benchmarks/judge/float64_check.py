@@ -13,7 +13,7 @@ and at the worst element, over all repetitions of a draw. A result is refused wh
     rms error   > 4 x PyTorch's own rms error   + 1 unit in the last place
     worst error > 4 x PyTorch's own worst error + 4 units in the last place
 
-or where it is not finite and PyTorch is, unless it is at the edge of overflow: sums in another order
+or where it is not finite and PyTorch is, unless it is at the edge of overflow: sums in other orders
 are a little larger or smaller, and so is what just overflows. Places in which the result alone is
 not finite count as at the edge if, in the same repetition and output, PyTorch's own answer is not
 finite in some places, and they are at most `EDGE_PLACES`, or `EDGE_SHARE` times as many as those;
