@@ -19,9 +19,14 @@ not finite count as at the edge if, in the same repetition and output, PyTorch's
 finite in some places, and they are at most `EDGE_PLACES`, or `EDGE_SHARE` times as many as those;
 they are left out and counted (`Finding.at_edge`). Elements where PyTorch itself is not finite are
 left out, and so is a draw where most are; below the type's smallest normal number nothing is asked
-for. A float32 convolution on a GPU may be in TF32 or not, as PyTorch's settings allow it and its
-library likes it; so what factors rounded to TF32 come to counts as PyTorch's own there, where that
-is further off.
+for.
+
+PyTorch's own error may be small by luck, where few results decide: that of one sum before an exp,
+say, which makes a hundred times as much of it. So what the module makes in float64 of factors that
+are off by up to half a unit in the last place, drawn `SHAKES` times, counts as PyTorch's own where
+that is further off. This is done in float32, and of recurrent layers in half types, too, as these
+round their state at every step. A float32 convolution on a GPU may be in TF32 or not, as PyTorch's
+settings allow it and its library likes it; there factors rounded to TF32 take their place.
 """
 
 import copy
@@ -39,6 +44,7 @@ FEW, REPEATS, REPEATS_OF_FEW = 2048, 2, 8
 # Powers of ten that a row, a column or a tensor may be moved by, either way; fp16 holds no more.
 ORDERS = {torch.float32: 30.0, torch.bfloat16: 30.0, torch.float16: 2.0}
 
+SHAKES = 3
 EDGE_PLACES, EDGE_SHARE = 3, 0.01
 
 Call = Callable[[Sequence[Tensor], Mapping[str, Tensor]], Sequence[Tensor]]
@@ -59,13 +65,18 @@ def _sparse(shape: Sequence[int], source: Generator) -> Tensor:
 
 
 def _cancelling(shape: Sequence[int], source: Generator) -> Tensor:
-    """Along the last axis each value is followed by its opposite, off by a hundredth."""
+    """Along the last axis each value has its opposite, off by a hundredth, somewhere.
+
+    Neighbours would make sums in one order nearly exact, and in any other one ordinary. Axes of the
+    same length have their pairs in the same places.
+    """
     values = _normal(shape, source)
     if not shape or shape[-1] < 2:
         return values
     half = shape[-1] // 2
+    places = torch.randperm(shape[-1], generator=Generator().manual_seed(half)).to(values.device)
     noise = 1.0 + 0.01 * _normal((*shape[:-1], half), source)
-    values[..., 1 : 2 * half : 2] = -values[..., 0 : 2 * half : 2] * noise
+    values[..., places[:half]] = -values[..., places[half : 2 * half]] * noise
     return values
 
 
@@ -130,13 +141,13 @@ class Float64Check:
         while repeat < repeats:
             source = Generator(self._device).manual_seed(_hash(self._seed, draw, repeat))
             inputs = self._drawn(draw, source)
-            own, truth, coarse = self._answers(inputs)
+            own, truth, others = self._answers(inputs, source)
             got = call(inputs, dict(self._named()))
             if len(got) != len(own):
                 return Finding(draw, refused=f"{len(got)} results instead of {len(own)}")
             totals = totals or [_Totals(answer.dtype) for answer in own]
-            for total, *four in zip(totals, got, own, truth, coarse, strict=True):
-                if words := total.add(*four):
+            for total, *answers in zip(totals, got, own, truth, *others, strict=True):
+                if words := total.add(*answers):
                     return Finding(draw, refused=words)
             few = min(answer.numel() for answer in own) < FEW
             repeat, repeats = repeat + 1, REPEATS_OF_FEW if few else REPEATS
@@ -146,18 +157,35 @@ class Float64Check:
         yield from self._module.named_parameters(remove_duplicate=False)
         yield from self._module.named_buffers(remove_duplicate=False)
 
-    def _answers(self, inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """PyTorch's own answer, the one in float64, and the coarsest that PyTorch might give."""
+    def _answers(
+        self, inputs: Sequence[Tensor], source: Generator
+    ) -> tuple[list[Tensor], list[Tensor], list[list[Tensor]]]:
+        """PyTorch's own answer, the one in float64, and those that count as PyTorch's besides."""
         with torch.no_grad():
             own = _flat(self._module(*inputs))
             truth = _in_double(copy.deepcopy(self._module), inputs)
-            coarse = own
-            if self._may_be_tf32:
-                rounded = copy.deepcopy(self._module)
-                for weight in rounded.parameters():
-                    weight.copy_(_to_tf32(weight))
-                coarse = _in_double(rounded, [_to_tf32(tensor) for tensor in inputs])
-        return own, truth, coarse
+            others = [self._changed(change, inputs) for change in self._changes(source)]
+        return own, truth, others
+
+    def _changes(self, source: Generator) -> list[Callable[[Tensor], Tensor]]:
+        """What factors may be changed by, each time by itself."""
+        if self._may_be_tf32:
+            return [lambda values: _to_tf32(values.float())]
+        parts = self._module.modules()
+        dtypes = {tensor.dtype for tensor in self._example}
+        if dtypes != {torch.float32} and not any(isinstance(part, nn.RNNBase) for part in parts):
+            return []
+        ulp = max(torch.finfo(dtype).eps for dtype in dtypes)
+        return [lambda values: _shaken(values, ulp, source)] * SHAKES
+
+    def _changed(
+        self, change: Callable[[Tensor], Tensor], inputs: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The answer in float64 of factors that were changed."""
+        module = copy.deepcopy(self._module).double()
+        for weight in module.parameters():
+            weight.copy_(change(weight))
+        return _in_double(module, [change(tensor) for tensor in inputs])
 
     @property
     def _may_be_tf32(self) -> bool:
@@ -195,6 +223,12 @@ def _to_tf32(values: Tensor) -> Tensor:
     """Float32 rounded to eleven significant bits."""
     bits = values.contiguous().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def _shaken(values: Tensor, ulp: float, source: Generator) -> Tensor:
+    """Values off by up to half a unit in the last place, in float64."""
+    noise = 2.0 * _uniform(tuple(values.shape), source) - 1.0
+    return values.double() * (1.0 + 0.5 * ulp * noise)
 
 
 def _hash(*parts: object) -> int:
@@ -274,7 +308,7 @@ class _Totals:
         self.squares = [0.0, 0.0]
         self.worst = [0.0, 0.0]
 
-    def add(self, got: Tensor, own: Tensor, truth: Tensor, coarse: Tensor) -> str:
+    def add(self, got: Tensor, own: Tensor, truth: Tensor, *others: Tensor) -> str:
         """Count one repetition; why the callable is refused at once, "" where it is not."""
         if got.shape != own.shape or got.dtype != own.dtype:
             return f"{got.dtype}{list(got.shape)} instead of {own.dtype}{list(own.shape)}"
@@ -289,8 +323,8 @@ class _Totals:
         self.left_out += int((~asked).sum())
         exact = torch.where(asked, truth, 0.0)
         unit = exact.abs() + usual_sizes(exact)
-        shares = [self._share(answer, exact, asked, unit) for answer in (got, own, coarse)]
-        shares[1:] = [torch.maximum(*shares[1:])]
+        measured = [self._share(answer, exact, asked, unit) for answer in (got, own, *others)]
+        shares = (measured[0], torch.stack(measured[1:]).amax(0))
         for at, share in enumerate(shares):
             self.squares[at] += float(share.square().sum())
             self.worst[at] = max(self.worst[at], float(share.max()))

@@ -130,7 +130,7 @@ def _overflowing(places: int, own_places: int) -> tuple[str, int]:
     got = own.clone()
     got.view(-1)[own_places : own_places + places] = float("inf")
     total = check._Totals(torch.float32)
-    refused = total.add(got, own, own.double(), own)
+    refused = total.add(got, own, own.double())
     return refused, total.at_edge
 
 
