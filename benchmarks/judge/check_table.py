@@ -42,6 +42,7 @@ def print_summary(paths: Sequence[Path]) -> None:
     _table("family", outcomes, lambda one: (one.family,))
     _table("type", outcomes, lambda one: (one.dtype,))
     _table("strategy", outcomes, _strategies)
+    _edges(outcomes)
     for outcome in outcomes:
         if outcome.check == "refused" and outcome.verdict == _ACCEPTED:
             print(f"- ACCEPTED AND REFUSED: {_told(outcome)}: {outcome.words}")
@@ -49,6 +50,16 @@ def print_summary(paths: Sequence[Path]) -> None:
         if outcome.verdict not in (_ACCEPTED, ""):
             check = f" (check: {outcome.check})" if outcome.check else ""
             print(f"- {outcome.verdict}{check}: {_told(outcome)}: {outcome.reason}")
+
+
+def _edges(outcomes: Sequence[Outcome]) -> None:
+    """What was left out as it overflows where PyTorch just does not."""
+    found = [one for one in outcomes if one.at_edge]
+    right = sum(one.check == "right" for one in found)
+    print(f"{len(found)} candidates overflow in places at the edge; {right} of them are right else")
+    for one in found:
+        print(f"- AT THE EDGE: {one.at_edge} places: {_told(one)}")
+    print()
 
 
 def _told(outcome: Outcome) -> str:

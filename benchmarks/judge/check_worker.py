@@ -55,6 +55,7 @@ class Outcome(Value):
         worst_draw: of the check, with the largest ratio; `rms_ratio` and `worst_ratio` are over
             PyTorch's own error, over all draws.
         draws: how many draws said something.
+        at_edge: places at the edge of overflow, over all draws; the check leaves them out.
     """
 
     module: int
@@ -76,6 +77,7 @@ class Outcome(Value):
     rms_ratio: float = 0.0
     worst_ratio: float = 0.0
     draws: int = 0
+    at_edge: int = 0
 
 
 class Report(Protocol):
@@ -293,6 +295,7 @@ class _Bench:
             "check": "refused" if refusals else "right" if findings else "",
             "words": "; ".join(refusals),
             "draws": len(findings),
+            "at_edge": sum(one.at_edge for one in findings),
             "worst_draw": worst.draw if worst else "",
             "rms_ratio": max((one.rms_ratio for one in findings), default=0.0),
             "worst_ratio": max((one.worst_ratio for one in findings), default=0.0),

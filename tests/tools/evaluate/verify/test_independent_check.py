@@ -71,6 +71,80 @@ def test_an_answer_that_is_not_finite_is_refused_where_pytorch_is_finite() -> No
     assert "not finite" in _refused(lambda x, y: (x @ y).fill_(float("inf")))["normal"]
 
 
+LAYOUTS = {
+    "every other": torch.zeros(3, 8)[:, ::2],
+    "beside others": torch.zeros(3, 8)[:, :5],
+    "turned and beside others": torch.zeros(2, 5, 9)[..., :4].transpose(1, 2),
+    "repeated": torch.zeros(3, 1).expand(3, 4),
+    "overlapping": torch.zeros(10).unfold(0, 4, 2),
+    "a single number": torch.zeros(()),
+    "nothing": torch.zeros(3, 0, 2)[:, :, :1],
+    "fp16": torch.zeros(4, 6, dtype=torch.float16)[::2, 1:],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_stride_is_kept(name: str) -> None:
+    like = LAYOUTS[name]
+    values = torch.randn(like.shape, dtype=torch.float64)
+    made = check.laid_out(values, like)
+    assert (made.shape, made.stride(), made.dtype) == (like.shape, like.stride(), like.dtype)
+    if name == "repeated":
+        values = values[:, :1].expand(3, 4)
+    if name != "overlapping":
+        assert bool((made == values.to(like.dtype)).all())
+    assert not made.isnan().any()
+
+
+def test_a_callable_sees_the_strides_of_the_example() -> None:
+    seen = set()
+
+    def call(given: Sequence[Tensor], weights: Mapping[str, Tensor]) -> list[Tensor]:
+        seen.add(given[0].stride())
+        return [given[0] @ given[1]]
+
+    inputs = [torch.randn(40, 70)[:, ::2], torch.randn(35, 50)]
+    found = list(check.Float64Check(Product(), inputs, "cpu", 1).findings(call))
+    assert seen == {(70, 2)}
+    assert not any(one.refused for one in found)
+
+
+def test_draws_do_not_depend_on_earlier_ones() -> None:
+    layer = nn.Linear(20, 30)
+    weights: list[Tensor] = []
+
+    def call(given: Sequence[Tensor], named: Mapping[str, Tensor]) -> list[Tensor]:
+        weights.append(named["weight"].clone())
+        return [layer(*given)]
+
+    one = check.Float64Check(layer, [torch.randn(8, 20)], "cpu", 1)
+    for draws in (["normal"], check.SPREAD, ["normal"]):
+        list(one.findings(call, draws))
+    assert torch.equal(weights[0], weights[-check.REPEATS_OF_FEW])
+
+
+def _overflowing(places: int, own_places: int) -> tuple[str, int]:
+    """What is said where so many results are infinite, and so many of PyTorch's own besides."""
+    own = torch.ones(100, 100)
+    own.view(-1)[:own_places] = float("inf")
+    got = own.clone()
+    got.view(-1)[own_places : own_places + places] = float("inf")
+    total = check._Totals(torch.float32)
+    refused = total.add(got, own, own.double())
+    return refused, total.at_edge
+
+
+def test_few_places_at_the_edge_of_overflow_are_counted_and_not_refused() -> None:
+    assert _overflowing(3, 1) == ("", 3)
+    assert _overflowing(20, 2000) == ("", 20)
+
+
+def test_more_than_a_hundredth_of_what_overflows_is_refused() -> None:
+    assert "not finite in 4 places" in _overflowing(4, 1)[0]
+    assert "not finite in 21 places" in _overflowing(21, 2000)[0]
+    assert "not finite in 1 places" in _overflowing(1, 0)[0]
+
+
 def test_a_number_draws_the_same_module_in_every_process() -> None:
     drawn = [modules.module(7, number) for number in range(40)]
     assert drawn == [modules.module(7, number) for number in range(40)]

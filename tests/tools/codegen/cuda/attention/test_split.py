@@ -178,3 +178,14 @@ def test_values_far_smaller_than_others_keep_their_digits(side: str, call: Call)
     torch.testing.assert_close(
         found[0, 0, :, columns].double(), wanted[0, 0, :, columns], rtol=1e-4, atol=0.0
     )
+
+
+@pytest.mark.parametrize("side", ["q", "k"])
+def test_scores_far_beyond_two_parts_are_right(side: str, call: Call) -> None:
+    """Integers, rows of them up to 1e15 times as large: exact in float32, one key weighs all."""
+    tensors = _drawn(lambda *shape: torch.randint(-3, 4, (1, 2, *shape)).float())
+    powers = torch.exp2(torch.randint(0, 50, (1, 2, SIZES[side], 1)).float())
+    tensors[side] *= powers
+    found, doubts = call.run(tensors)
+    assert _ratio(found, tensors) <= BOUND
+    assert doubts.any()
