@@ -123,6 +123,30 @@ def test_draws_do_not_depend_on_earlier_ones() -> None:
     assert torch.equal(weights[0], weights[-check.REPEATS_OF_FEW])
 
 
+def test_opposites_cancel_in_sums_over_axes_of_one_length_and_are_no_neighbours() -> None:
+    source = torch.Generator().manual_seed(1)
+    x, y = (check._cancelling(shape, source) for shape in ((5, 300), (7, 300)))
+    assert bool((x.sum(1).abs() < 0.05 * x.abs().sum(1)).all())
+    assert bool(((x.abs() @ y.t()).abs() < 0.05 * (x.abs() @ y.t().abs())).all())
+    neighbours = (x[:, 1:] + x[:, :-1]).abs() < 0.05 * x[:, 1:].abs()
+    assert neighbours.float().mean() < 0.1
+
+
+def test_one_lucky_sum_before_an_exp_refuses_no_other_order() -> None:
+    class Steep(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return torch.exp(4.0 * (x @ y))
+
+    def call(given: Sequence[Tensor], weights: Mapping[str, Tensor]) -> list[Tensor]:
+        x, y = given
+        return [torch.exp(4.0 * (x.flip(1) @ y.flip(0)))]
+
+    inputs = [torch.randn(4, 12), torch.randn(12, 5)]
+    for seed in range(10):
+        found = check.Float64Check(Steep(), inputs, "cpu", seed).findings(call, ["normal"])
+        assert not any(one.refused for one in found)
+
+
 def _overflowing(places: int, own_places: int) -> tuple[str, int]:
     """What is said where so many results are infinite, and so many of PyTorch's own besides."""
     own = torch.ones(100, 100)

@@ -69,7 +69,7 @@ class Way:
         )
         result = inputs[0].model_copy(update={"name": "y", "role": "output"})
         call = LibraryCall(line=line, operands=inputs, results=(result,))
-        self.emitted = self.family.emit(Case(call, device), self.family.strategy, prefix)
+        self.emitted = self.family.emit(Case(call, device), self.family.strategy.name, prefix)
         source = parse_kernel(CudaEmitter().header() + self.emitted.source, "cuda")
         chosen = complete_settings(source, [Setting(name=f"{prefix}_KEYS", value=64)])
         self.settings = {one.name: int(one.value) for one in chosen}
