@@ -149,6 +149,19 @@ async def test_a_package_is_found_where_it_lives(
     assert isinstance(task, Task), task
 
 
+def test_names_are_listed_around_packages_and_files_alone(tmp_path: Path) -> None:
+    """A home folder's names are nobody's business, if a project lies in it."""
+    project, package = tmp_path / "home" / "project", tmp_path / "other" / "zoo"
+    for folder in (project, package, tmp_path / "project" / "src" / "spaced"):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    readable = (project, package, tmp_path / "project" / "src" / "spaced")
+    listed = hiding.open_places(tmp_path / "scratch", [], readable, "cpu")["list"]
+    assert str(package.parent) in listed
+    assert str(tmp_path / "project" / "src") in listed
+    assert str(project.parent) not in listed
+
+
 @pytest.mark.exhaustive
 async def test_a_files_code_sees_nobody_elses_files_and_is_judged_as_ever(
     fallback: str, executor: LocalExecutor, tmp_path: Path, kernel: Callable[..., Candidate]

@@ -176,6 +176,22 @@ def test_other_weights_are_gone_afterwards(task: Task, cpu: Hardware) -> None:
     assert torch.allclose(runtime.right(x, runtime.own(x)).outputs[0], usual.double(), atol=1e-5)
 
 
+def test_weights_come_back_where_changing_them_failed(task: Task, cpu: Hardware) -> None:
+    """As where a device has no room for what changes them."""
+    runtime = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
+    x = runtime.draw(Draw("task", 5))
+    usual = runtime.own(x).outputs[0]
+
+    def halved(module: torch.nn.Module, generator: torch.Generator) -> None:
+        with torch.no_grad():
+            next(module.parameters()).mul_(0.5)
+        raise torch.OutOfMemoryError("no room")
+
+    with pytest.raises(torch.OutOfMemoryError), runtime.other_weights(9, halved):
+        pass
+    assert torch.equal(runtime.own(x).outputs[0], usual)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
 def test_a_fingerprint_sees_one_bit_and_an_exchange(dtype: torch.dtype) -> None:
     tensor = (torch.arange(5000) % 2).to(dtype).view(50, 100).t()
