@@ -120,14 +120,16 @@ async def call_otherwise(context: SearchContext, best: Best, round: int) -> Best
     """Judge the best plans in the modes that may pay; the best afterwards.
 
     A mode whose first look is no faster than the plan's own is not looked at again. None begins
-    that would take the time in which the best is certified.
+    that would take the time in which the best is certified, but for those of what regions were put
+    together to: what their searches cost is spent, and the mode may be what makes it pay.
     """
     archive = context.archive
     if archive.term(_TERM) is None or context.executor.capabilities.remote:
         return best
+    composed = {item.candidate.id for item in compositions_of(archive).items}
     for candidate, mode in _chosen(context, round):
         made = in_mode(candidate, mode)
-        if not context.has_time_to_certify(f"mode:{made.id}"):
+        if made.id not in composed and not context.has_time_to_certify(f"mode:{made.id}"):
             break
         if made.id not in {item.candidate.id for item in archive.candidates()}:
             _written(context, made, round)

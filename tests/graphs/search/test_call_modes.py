@@ -222,6 +222,20 @@ async def test_the_modes_of_what_regions_were_put_together_to_have_a_look_howeve
     assert {mode for mode, effort in executor.modes if effort == "screen"} == {*modes}
 
 
+async def test_a_mode_does_not_take_the_time_in_which_the_best_is_certified(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = many_launches(toy, {"eager": 1.0, "graph": 0.5}, steps=100)
+    changes = {"seconds": 0.01, "seconds_hold": "everything", "tuning_trials": 0}
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE.model_copy(update=changes),
+        home=tmp_path, executor=executor,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    assert {mode for mode, _ in executor.modes} == {"eager"}
+
+
 async def test_what_was_called_otherwise_replays(
     search: Search, toy: ModuleType, tmp_path: Path
 ) -> None:

@@ -91,7 +91,8 @@ def test_neighbours_differ_in_one_setting(large: ProductKernels) -> None:
     fastest = large.first()[0]
     near = list(large.around(fastest))
     assert len(near) > 10
-    assert "SPLIT=2" in near[0].words  # what weighs most comes first
+    assert "CLUSTER=2" in fastest.words
+    assert "CLUSTER=1" in near[0].words  # what weighs most comes first
     for one in near:
         pairs = zip(one.settings, fastest.settings, strict=True)
         assert sum(a.value != b.value for a, b in pairs) == 1
