@@ -105,9 +105,17 @@ class Expression:
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether it is true; an expression that cannot be evaluated (x % 0) is false."""
         try:
-            return bool(self._value(self._tree, values))
+            return bool(self.value(values))
         except (ZeroDivisionError, OverflowError, ValueError):
             return False
+
+    def value(self, values: Mapping[str, int]) -> int:
+        """What it comes to.
+
+        Raises:
+            ZeroDivisionError, OverflowError, ValueError: It cannot be evaluated.
+        """
+        return self._value(self._tree, values)
 
     def _check(self, node: ast.expr) -> None:
         match node:

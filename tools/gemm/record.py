@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.gemm.candidates import Proposal
@@ -84,6 +84,12 @@ class GemmRecord(Value):
     evaluation: Evaluation | None = None
     tried: tuple[Tried, ...] = ()
     seconds: float = 0.0
+
+    @field_validator("task")
+    @classmethod
+    def _told_by_name(cls, task: Task | None) -> Task | None:
+        """The task's text is our own and in no file: where it was made is nobody's business."""
+        return task and task.model_copy(update={"path": Path(task.path).name})
 
     @property
     def offline(self) -> tuple[Comparison, ...]:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from kernelwright.agents.shared.facts import Start
-from kernelwright.tools.candidates.inline_source import device_code
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.evaluate.executors.base.executor import HEARER, Executor
 from kernelwright.tools.languages import languages, new_candidate, parse_kernel
+from kernelwright.tools.languages.cuda.inline_source import device_code
 from kernelwright.tools.types import Baselines, Candidate, LanguageName, Refusal, Task, TracePolicy
 from kernelwright.ui.complaints import Complaint, refused
 from kernelwright.ui.terminal.output import remarks

@@ -73,6 +73,19 @@ async def test_what_won_a_near_shape_is_tried_first(
     )  # fmt: skip
 
 
+def test_a_record_does_not_tell_where_it_was_made(
+    records: tuple[GemmRecord, ...], tmp_path: Path
+) -> None:
+    task = records[0].task
+    assert task is not None
+    elsewhere = task.model_copy(update={"path": f"/somewhere/{task.name}.py"})
+    record = GemmRecord(
+        shape=records[0].shape, terms=records[0].terms, ended="none_correct", task=elsewhere
+    )
+    append(tmp_path / "grid.jsonl", record)
+    assert "somewhere" not in (tmp_path / "grid.jsonl").read_text(encoding="utf-8")
+
+
 def test_records_are_read_as_they_were_written_and_a_torn_line_is_left_out(
     records: tuple[GemmRecord, ...], tmp_path: Path
 ) -> None:

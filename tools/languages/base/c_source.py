@@ -72,7 +72,7 @@ def read_c_source(
     if len(data) > _MAX_BYTES or b"\0" in data:
         raise ContractError(0, "source", "the kernel is no text of at most four megabytes")
     data = _CLUSTER_DIMS.sub(lambda found: b" " * len(found.group()), data)
-    root = Parser(_grammar()).parse(data).root_node
+    root = Parser(grammar()).parse(data).root_node
     found = QueryCursor(_query()).captures(root)
     tunables, requires = declarations(_comments(found.get("comment", [])))
     exported = _exported(found.get("function", []), qualifier)
@@ -128,11 +128,12 @@ def check_includes(kernel: str, allowed: Collection[str]) -> None:
 
 
 @cache
-def _grammar() -> Grammar:
+def grammar() -> Grammar:
+    """Of CUDA, which C++ is read by as well."""
     return Grammar(tree_sitter_cuda.language())
 
 
-def _walk(root: Node) -> Iterator[Node]:
+def walk(root: Node) -> Iterator[Node]:
     """Every node in the source's order, without recursion (sources nest deeply)."""
     waiting = [root]
     while waiting:
@@ -144,7 +145,7 @@ def _walk(root: Node) -> Iterator[Node]:
 @cache
 def _query() -> Query:
     """All that is looked for, in one pass that leaves the other nodes where they are."""
-    return Query(_grammar(), "(comment) @comment (function_definition) @function")
+    return Query(grammar(), "(comment) @comment (function_definition) @function")
 
 
 def _in_order(nodes: Sequence[Node]) -> list[Node]:
@@ -207,7 +208,7 @@ def _parameter(node: Node, function: str) -> Parameter:
     if node.type != "parameter_declaration" or kind is None or declarator is None:
         raise ContractError(line, "signature", f"{function}: {spelled!r} is not `type name`")
     pointer = declarator.type == "pointer_declarator"
-    names = [item for item in _walk(declarator) if item.type == "identifier"]
+    names = [item for item in walk(declarator) if item.type == "identifier"]
     nested = declarator.child_by_field_name("declarator") if pointer else declarator
     if nested is None or nested.type != "identifier" or len(names) != 1:
         words = f"{function}: {spelled!r} is neither a pointer to a type nor a number"

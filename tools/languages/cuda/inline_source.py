@@ -10,13 +10,13 @@ when the file runs, what host code computes by the library between launches.
 """
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
 
-import tree_sitter_cuda
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node, Parser
+
+from kernelwright.tools.candidates.arithmetic import Expression
+from kernelwright.tools.languages.base.c_source import grammar, walk
 
 # Headers of the device; the others are the host's.
 _HEADERS = re.compile(r"[<\"](?:cuda_(?:fp16|bf16|fp8)\.h|mma\.h|cooperative_groups\S*)[>\"]")
@@ -52,13 +52,8 @@ def _texts(answer: str) -> Iterator[str]:
             yield node.value
 
 
-@cache
-def _parser() -> Parser:
-    return Parser(Language(tree_sitter_cuda.language()))
-
-
 def _tree(text: str) -> Node:
-    return _parser().parse(text.encode()).root_node
+    return Parser(grammar()).parse(text.encode()).root_node
 
 
 def _words(node: Node) -> str:
@@ -152,12 +147,7 @@ def _launch_lines(sources: list[str], kept: list[str]) -> list[str]:
 
 
 def _launches(root: Node) -> Iterator[Node]:
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if node.type == "kernel_call_syntax":
-            yield node
-        pending += node.children
+    return (node for node in walk(root) if node.type == "kernel_call_syntax")
 
 
 _NAMED = re.compile(
@@ -176,38 +166,28 @@ def _numbers(text: str) -> dict[str, str]:
     return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
-_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv, ast.Div: operator.floordiv,
-}  # fmt: skip
 _SIZES = {"float": 4, "double": 8, "int": 4, "half": 2, "__half": 2}
+_DEEP = 8
 
 
 def _value(words: str, known: Mapping[str, str], depth: int = 0) -> str:
     """An expression of numbers as a plan writes it; "" for any other."""
     dims = re.fullmatch(r"\s*dim3\s*\((.*)\)\s*", words, re.DOTALL)
-    if dims and depth < _DEEP:
-        sizes = [_value(part, known, depth + 1) for part in dims[1].split(",")]
+    if dims:
+        sizes = [_value(part, known, depth) for part in dims[1].split(",")]
         return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})" if all(sizes) else ""
     if words.strip() in known and depth < _DEEP:
         return _value(known[words.strip()], known, depth + 1)
-    sized = re.sub(r"sizeof\s*\(\s*(\w+)\s*\)", lambda m: str(_SIZES.get(m[1], m[0])), words)
     try:
-        number = _number(ast.parse(sized.strip(), mode="eval").body, known, depth)
-    except (SyntaxError, ValueError, ZeroDivisionError):
+        return str(_number(words, known, depth))
+    except (ValueError, ZeroDivisionError, OverflowError):
         return ""
-    return str(number)
 
 
-_DEEP = 8
-
-
-def _number(node: ast.expr, known: Mapping[str, str], depth: int) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in known and depth < _DEEP:
-        return int(_value(known[node.id], known, depth + 1))
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = (_number(one, known, depth + 1) for one in (node.left, node.right))
-        return _OPERATORS[type(node.op)](left, right)
-    raise ValueError("it is no number")
+def _number(words: str, known: Mapping[str, str], depth: int) -> int:
+    if depth >= _DEEP:
+        raise ValueError("names stand for each other")
+    sized = re.sub(r"sizeof\s*\(\s*(\w+)\s*\)", lambda m: str(_SIZES.get(m[1], m[0])), words)
+    expression = Expression(re.sub("/+", "//", sized), frozenset(known), 0)
+    values = {name: _number(known[name], known, depth + 1) for name in expression.names}
+    return expression.value(values)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from kernelwright.tools.candidates.inline_source import device_code
 from kernelwright.tools.candidates.launches import exported, inferred
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages.cuda.inline_source import device_code
 from kernelwright.tools.types import DType, Graph, InputSpec, Task, TensorSpec
 
 ANSWER = '''
