@@ -1,6 +1,7 @@
 """How much sooner a search is at its result when the library knows its task, or one like it.
 
     python benchmarks/suites/second_search.py --target cpu --seconds 60 --out second.json
+    python benchmarks/suites/second_search.py --target cuda --earlier 20 --out earlier.json
 
 Every example is searched four times in a home of its own: with an empty library, again with what
 that left there, and in other shapes with and without it. Told of each: the seconds from the start
@@ -9,6 +10,11 @@ end, and how many candidates were judged on the way. It is searched as a region 
 compared with eager and not certified, as torch.compile's baseline and a certification take the same
 time with a library and without. Screened times are of one run each, so that a machine's slow
 minutes stand on both sides of the 5 %.
+
+With `--earlier` so many loops of `benchmarks/codegen/surface_modules.py` are searched first, into
+one library. Then each of their `LIKE` in other shapes is searched with that library, and without
+it, by turns first. What the library brings is the seconds of the one over the other, and what it
+costs the fastest time of the one over the other; the first candidate is told beside the final best.
 """
 
 import argparse
@@ -17,16 +23,23 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "codegen"))
+
+from surface_modules import MODULES
 
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.run_view.events import CandidateJudged, Event, RunStarted
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import search_profile
+from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import Refusal, TracePolicy
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -38,27 +51,48 @@ TASKS = {
         ("3072x1536:float32", "3072x1536:float32"),
     ),
 }
+# Loops like the first of the recorded ones, in other shapes.
+LIKE = {
+    "gated": {"x": "2048, 14336", "y": "2048, 14336"},
+    "row_sum_long": {"x": "96, 524288"},
+    "middle_max": {"x": "48, 640, 1024"},
+    "column_mean": {"x": "8192, 3072"},
+    "arg_max": {"x": "4096, 12288"},
+    "rms_norm": {"x": "6144, 5120"},
+    "group_norm": {"x": "24, 96, 56, 56"},
+    "instance_norm": {"x": "24, 48, 112, 112"},
+    "batch_norm": {"x": "48, 96, 48, 48"},
+    "softmax": {"x": "6144, 3072"},
+    "log_softmax_middle": {"x": "24, 192, 3072"},
+    "transpose_add": {"x": "6144, 3072", "y": "3072, 6144"},
+}
 NEAR = 1.05
 
 
 async def searched(
-    name: str, inputs: tuple[str, ...], home: Path, given: argparse.Namespace, *, fresh: bool
+    file: Path,
+    inputs: tuple[str, ...],
+    home: Path,
+    executor: Executor,
+    given: argparse.Namespace,
+    *,
+    fresh: bool,
 ) -> dict[str, object]:
     """One search, and when it was where it ended."""
     events: list[Event] = []
-    async with opened(None, given.target) as executor:
-        summary = await start_search(
-            EXAMPLES / f"{name}.py",
-            TracePolicy(inputs=inputs),
-            given.target,
-            search_profile(given.search).limited(seconds=given.seconds),
-            home=home,
-            listener=events.append,
-            executor=RegionJudge(executor),
-            fresh=fresh,
-        )
+    profile = search_profile(given.search)
+    summary = await start_search(
+        file,
+        TracePolicy(inputs=inputs),
+        given.target,
+        profile.limited(seconds=given.seconds) if given.seconds else profile,
+        home=home,
+        listener=events.append,
+        executor=RegionJudge(executor),
+        fresh=fresh,
+    )
     if isinstance(summary, Refusal):
-        raise SystemExit(f"{name}: {summary.sentence}")
+        raise SystemExit(f"{file.stem}: {summary.sentence}")
     judged = [item for item in events if isinstance(item, CandidateJudged)]
     begun = next(item.at for item in events if isinstance(item, RunStarted))
     screened = [i for i in judged if i.effort == "screen" and i.evaluation.screen is not None]
@@ -70,6 +104,7 @@ async def searched(
         "within_5_percent_s": (near.at - begun).total_seconds() if near else None,
         "candidates_until_then": screened.index(near) + 1 if near else None,
         "candidates": len(screened),
+        "first_ms": _ms(screened[0]) if screened else None,
         "seconds": summary.seconds,
         "screened_ms": final,
         "stopped_because": summary.stopped_because,
@@ -79,6 +114,50 @@ async def searched(
 def _ms(item: CandidateJudged) -> float:
     assert item.evaluation.screen is not None
     return item.evaluation.screen.median_ms
+
+
+async def after_others(given: argparse.Namespace) -> list[dict[str, object]]:
+    """So many loops into one library, and then their like with it and without."""
+    rows: list[dict[str, object]] = []
+    known = dict(islice(MODULES.items(), given.earlier))
+    like = {name: replace(known[name], inputs=of) for name, of in LIKE.items() if name in known}
+    with tempfile.TemporaryDirectory(prefix="kernelwright-earlier-") as folder:
+        home = Path(folder)
+        async with opened(None, given.target) as judge:
+            for name, module in known.items():
+                file = home / f"{name}.py"
+                file.write_text(module.text)
+                row = await searched(file, (), home, judge, given, fresh=False)
+                told(rows, name, "earlier", row)
+            for number, (name, module) in enumerate(like.items()):
+                file = home / f"like_{name}.py"
+                file.write_text(module.text)
+                for fresh in (False, True) if number % 2 else (True, False):
+                    row = await searched(file, (), home, judge, given, fresh=fresh)
+                    told(rows, name, "without" if fresh else "library", row)
+    compared(rows)
+    return rows
+
+
+def told(rows: list[dict[str, object]], name: str, search: str, row: dict[str, object]) -> None:
+    """Keep a search's row, and print it."""
+    rows.append({"example": name, "search": search, **row})
+    print(json.dumps(rows[-1]), flush=True)
+
+
+def compared(rows: list[dict[str, object]]) -> None:
+    """Print what the library brought."""
+    of = {(row["example"], row["search"]): row for row in rows}
+    names = [name for name in LIKE if (name, "library") in of and (name, "without") in of]
+    pairs = [(of[name, "library"], of[name, "without"]) for name in names]
+    pairs = [pair for pair in pairs if all(row["screened_ms"] for row in pair)]
+    if not pairs:
+        return
+    started = median(with_it["first_ms"] / with_it["screened_ms"] for with_it, _ in pairs)
+    seconds = median(with_it["seconds"] / without["seconds"] for with_it, without in pairs)
+    times = median(with_it["screened_ms"] / without["screened_ms"] for with_it, without in pairs)
+    print(f"{len(pairs)} pairs, medians: first over final {started:.3f}, seconds {seconds:.2f}, ")
+    print(f"final time with over without {times:.3f}")
 
 
 async def measured(given: argparse.Namespace) -> list[dict[str, object]]:
@@ -93,9 +172,10 @@ async def measured(given: argparse.Namespace) -> list[dict[str, object]]:
                 ("other shapes, library", like, False),
                 ("other shapes, without", like, True),
             ):
-                found = await searched(name, inputs, home, given, fresh=fresh)
-                rows.append({"example": name, "search": words, **found})
-                print(json.dumps(rows[-1]), flush=True)
+                file = EXAMPLES / f"{name}.py"
+                async with opened(None, given.target) as judge:
+                    found = await searched(file, inputs, home, judge, given, fresh=fresh)
+                told(rows, name, words, found)
     return rows
 
 
@@ -104,10 +184,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--search", default="quick")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, help="of a search; else its profile's own")
+    parser.add_argument("--earlier", type=int, default=0, help="searches before, of other loops")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = asyncio.run(measured(given))
+    rows = asyncio.run(after_others(given) if given.earlier else measured(given))
     conditions = {
         "at": datetime.now(UTC).isoformat(),
         "processors": os.cpu_count(),

@@ -37,6 +37,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.search.agent_set import spent_on_models
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
+from kernelwright.graphs.search.options.experience import enough
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of
 from kernelwright.graphs.search.options.rounds import gives_up
 from kernelwright.graphs.search.options.run_terms import manner_of
@@ -157,6 +158,8 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     measured_ms = context.measured_ms(state["best"])
     settled = is_settled(context.archive, state["best"])
     why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], settled)
+    if not why and state["round"] >= context.profile.minimum_rounds:
+        why = enough(context, state["round"])
     finished = RoundFinished(
         round=state["round"],
         best_ms=measured_ms,

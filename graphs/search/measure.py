@@ -29,6 +29,7 @@ from kernelwright.graphs.search.judging import (
     settle,
 )
 from kernelwright.graphs.search.options.call_modes import call_otherwise
+from kernelwright.graphs.search.options.experience import enough, leave_trail
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.options.rounds import (
     put_off,
@@ -181,7 +182,7 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     tuning = tuning_of(context, context.archive.candidate(best.id), round)
     until_s = context.share_of_time_s(min(TUNING_SHARE, 1 / rounds_to_come(context, round)))
     screened: list[Evaluation] = []
-    while (left := trials_in(context, round) - len(screened)) > 0:
+    while (left := trials_in(context, round) - len(screened)) > 0 and not enough(context, round):
         batch = _settings_to_try(context, tuning, until_s, left)
         evaluations = await _try(context, batch, round)
         for evaluation in evaluations:
@@ -291,6 +292,7 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
     context.archive.record_summary(summary)
     _remember(context)
+    leave_trail(context)
     put_into_library(
         context.archive,
         context.hardware,

@@ -25,6 +25,7 @@ from kernelwright.graphs.search.context import (
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
 from kernelwright.graphs.search.options.call_modes import keep_call_modes
+from kernelwright.graphs.search.options.experience import keep_experience
 from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
 from kernelwright.graphs.search.options.run_terms import (
     attach,
@@ -147,6 +148,7 @@ async def start_search(
                 keep_fresh(archive)
             elif start is None:
                 keep_memories(archive, read, hardware, profile)
+                keep_experience(archive)
             keep_roles(archive)
             keep_tools(archive)
             keep_tuner(archive)

@@ -10,7 +10,7 @@ from kernelwright.graphs.run_view.events import Event
 from kernelwright.graphs.search.context import Control
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
-from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types import Graph, Node, Ref, TracePolicy
 from kernelwright.tools.types.run import Summary
 
 TOY = Path(__file__).with_name("toy.py")
@@ -91,3 +91,18 @@ def resume(toy: ModuleType, tmp_path: Path) -> Callable[..., Awaitable[Summary]]
         return summary
 
     return run
+
+
+@pytest.fixture
+def searched(
+    search: Callable[..., Awaitable[Summary]], toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Awaitable[Summary]]:
+    """A toy search over a task that computes something."""
+    nodes = (
+        Node(name="x", op="input", out=(toy.SPEC,)),
+        Node(name="y", op="aten.exp.default", args=(Ref(node="x"),), out=(toy.SPEC,)),
+    )
+    graph = Graph(nodes=nodes, inputs=("x",), outputs=("y",))
+    task = toy.TASK.model_copy(update={"graph": graph})
+    monkeypatch.setattr(toy, "TASK", task)
+    return search

@@ -175,6 +175,11 @@ class Attempts(Database):
         known = (self._judged.get((candidate, name)) for name in wanted)
         return next((evaluation for evaluation in known if evaluation is not None), None)
 
+    def screenings(self) -> tuple[Evaluation, ...]:
+        """The short evaluations, in the order in which they were made."""
+        self._read()
+        return tuple(item for (_, effort), item in self._judged.items() if effort == "screen")
+
     def standings(self) -> tuple[Standing, ...]:
         """Every judged candidate with its most trusted evaluation, in order of writing."""
         self._read()

@@ -20,6 +20,7 @@ from kernelwright.tools.memory.library import (
     library_path,
 )
 from kernelwright.tools.memory.structure import TaskKey, key_of, with_weights_named
+from kernelwright.tools.memory.trail import Trail, share_that_gained
 
 __all__ = [
     "BROKEN",
@@ -29,11 +30,13 @@ __all__ = [
     "Proof",
     "Shaped",
     "TaskKey",
+    "Trail",
     "device_of",
     "file_lines",
     "forget",
     "key_of",
     "library_path",
     "read_lines",
+    "share_that_gained",
     "with_weights_named",
 ]

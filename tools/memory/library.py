@@ -1,8 +1,9 @@
-"""The user's library of verified kernels: one SQLite file in the data folder.
+"""The user's library of verified kernels, and of how searches went: one SQLite file.
 
 Several searches may read and write it at once; a write is one transaction that waits its turn. It
-is bounded: of a task on a device the fastest few stay, and of all kernels those that were used
-last. Times are of the device and the day they were taken on.
+is bounded: of a task on a device the fastest few stay, of all kernels those that were used last,
+and of the searches of a depth on a device the latest. Times are of the device and the day they were
+taken on.
 """
 
 import sqlite3
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from kernelwright.tools.memory.entry import Kept
 from kernelwright.tools.memory.structure import TaskKey
+from kernelwright.tools.memory.trail import Trail
 from kernelwright.tools.types.value import Value
 
 BROKEN = (sqlite3.Error, OSError, ValidationError)
@@ -24,6 +26,7 @@ _FILE = "library.db"
 _WAIT_S = 15.0
 # Kernels of one task on one device; of all; and the bytes of all.
 _OF_A_TASK, _KERNELS, _BYTES = 3, 4000, 128 * 2**20
+_TRAILS = 64  # searches of one depth on one device
 # Kernels of one structure that a search looks at, the latest used.
 _LOOKED_AT = 64
 _LAYOUT = 1
@@ -41,6 +44,12 @@ CREATE TABLE IF NOT EXISTS kernels (
 );
 CREATE INDEX IF NOT EXISTS by_structure ON kernels (structure, kind);
 CREATE INDEX IF NOT EXISTS by_candidate ON kernels (candidate);
+CREATE TABLE IF NOT EXISTS trails (
+    number INTEGER PRIMARY KEY,
+    device TEXT NOT NULL,
+    depth TEXT NOT NULL,
+    json TEXT NOT NULL
+);
 """
 
 
@@ -57,6 +66,7 @@ def forget(home: Path) -> bool:
     try:
         with KernelLibrary(home)._open() as connection:
             connection.execute("DELETE FROM kernels")
+            connection.execute("DELETE FROM trails")
         with closing(sqlite3.connect(path, timeout=_WAIT_S)) as connection:
             connection.execute("VACUUM")
     except sqlite3.DatabaseError:  # it cannot be read, which deleting it mends
@@ -70,6 +80,7 @@ class LibraryCounts(Value):
 
     kernels: int
     tasks: int
+    searches: int
     size_bytes: int
 
 
@@ -143,15 +154,38 @@ class KernelLibrary:
             rows = [(now, item.id) for item in kernels]
             connection.executemany("UPDATE kernels SET used_at = ? WHERE id = ?", rows)
 
+    def keep_trail(self, trail: Trail) -> None:
+        """Take note of how one more search went."""
+        of = (trail.device, trail.depth)
+        with self._open() as connection:
+            connection.execute(
+                "INSERT INTO trails (device, depth, json) VALUES (?, ?, ?)",
+                (*of, trail.model_dump_json()),
+            )
+            connection.execute(
+                "DELETE FROM trails WHERE device = ? AND depth = ? AND number NOT IN (SELECT "
+                "number FROM trails WHERE device = ? AND depth = ? ORDER BY number DESC LIMIT ?)",
+                (*of, *of, _TRAILS),
+            )
+
+    def trails(self, device: str, depth: str) -> tuple[Trail, ...]:
+        """How searches of a depth went on a device, the latest first."""
+        if not self._path.is_file():
+            return ()
+        query = "SELECT json FROM trails WHERE device = ? AND depth = ? ORDER BY number DESC"
+        with self._open() as connection:
+            rows = connection.execute(query, (device, depth)).fetchall()
+        return tuple(Trail.model_validate_json(text) for (text,) in rows)
+
     def counts(self) -> LibraryCounts:
         """How much there is."""
         columns = "count(*), count(DISTINCT exact), coalesce(sum(length(json)), 0)"
         if not self._path.is_file():
-            return LibraryCounts(kernels=0, tasks=0, size_bytes=0)
+            return LibraryCounts(kernels=0, tasks=0, searches=0, size_bytes=0)
         with self._open() as connection:
-            row = connection.execute(f"SELECT {columns} FROM kernels").fetchone()
-        kernels, tasks, size = row
-        return LibraryCounts(kernels=kernels, tasks=tasks, size_bytes=size)
+            kernels, tasks, size = connection.execute(f"SELECT {columns} FROM kernels").fetchone()
+            (searches,) = connection.execute("SELECT count(*) FROM trails").fetchone()
+        return LibraryCounts(kernels=kernels, tasks=tasks, searches=searches, size_bytes=size)
 
     def _insert(self, connection: sqlite3.Connection, item: Kept) -> None:
         rows = connection.execute("SELECT json FROM kernels WHERE id = ?", (item.id,))

@@ -10,23 +10,10 @@ from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
 from kernelwright.graphs.search.options.remembering import memories_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.memory import Kept, KernelLibrary, TaskKey, library_path
-from kernelwright.tools.types import Graph, Node, Ref, Task, Verdict
+from kernelwright.tools.types import Verdict
 from kernelwright.tools.types.run import Summary
 
 Search = Callable[..., Awaitable[Summary]]
-
-
-@pytest.fixture
-def searched(search: Search, toy: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Search:
-    """A toy search over a task that computes something."""
-    nodes = (
-        Node(name="x", op="input", out=(toy.SPEC,)),
-        Node(name="y", op="aten.exp.default", args=(Ref(node="x"),), out=(toy.SPEC,)),
-    )
-    graph = Graph(nodes=nodes, inputs=("x",), outputs=("y",))
-    task: Task = toy.TASK.model_copy(update={"graph": graph})
-    monkeypatch.setattr(toy, "TASK", task)
-    return search
 
 
 async def test_the_second_search_begins_with_the_firsts_result_and_ends_soon(

@@ -28,6 +28,8 @@ def show(run_dir: Path | None) -> None:
         raise _broken(home, error) from None
     size = amount(counts.size_bytes, "B")
     words = f"{count(counts.kernels, 'kernel')} of {count(counts.tasks, 'task')}, {size}"
+    if counts.searches:
+        words += f", and how {count(counts.searches, 'search')} went"
     console().print(f"{words}, in {library_path(home)}", markup=False, soft_wrap=True)
     if every:
         console().print(_table(every))
