@@ -56,9 +56,7 @@ def read(text: str) -> dict[str, object]:
     return row
 
 
-def followed(
-    trails: list[Trail], budget: int, known: int, draws: int
-) -> list[tuple[float, float]]:
+def followed(trails: list[Trail], budget: int, known: int, draws: int) -> list[tuple[float, float]]:
     """Of every search the share that it spent, and its result over the one of the budget."""
     found = []
     for number in range(draws):
