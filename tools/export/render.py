@@ -249,6 +249,7 @@ def values(material: Material) -> dict[str, object]:
     )
     return {
         "mode": candidate.mode,
+        "draws": task.draws_random,
         "written": source.written,
         "geometry": 4 if source.has_grid else 0,
         "runner": "run" if candidate.mode == "eager" else "called",

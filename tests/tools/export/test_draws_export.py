@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kernelwright.tools.export import export_folder
 from kernelwright.tools.export.gradients import gradients_of
+from kernelwright.tools.languages import in_mode
 
 NOISY = """
 import torch
@@ -61,3 +62,11 @@ def test_another_order_of_draws_is_found_by_its_own_check(material, tmp_path):
 def test_a_second_forward_in_the_backward_would_draw_other_numbers(material):
     found = gradients_of(material(NOISY, KERNEL, PLAN % f"{SCALE}\n    {NOISE}"))
     assert "draws random numbers" in found.refused
+
+
+def test_torch_compile_is_no_way_to_call_it_as_that_draws_other_numbers(material, tmp_path):
+    made = material(NOISY, KERNEL, PLAN % f"{SCALE}\n    {NOISE}")
+    graph = made.model_copy(update={"candidate": in_mode(made.candidate, "graph")})
+    text = (export_folder(graph, tmp_path / "graph") / "module.py").read_text()
+    assert '_MODES = ("eager", "graph")' in text
+    assert '"compile"' not in text

@@ -25,6 +25,7 @@ import os
 import shutil
 import site
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -130,12 +131,21 @@ def interpreter() -> list[Path]:
     listed += [str(pycache_prefix() or "")]  # compiled, modules take a third as long to import
     here = str(Path.cwd())  # what lies where the person happens to stand is not ours to show
     listed += [entry for entry in sys.path if Path(entry).is_absolute() and entry != here]
+    listed = [entry for entry in listed if not _is_everybodys(Path(entry))]
     listed += [part for name in _LIBRARIES for part in os.environ.get(name, "").split(":")]
     listed += toolchains()
     package = SOURCES / "kernelwright"  # in a checkout its parts are links to folders beside it
     ours = [package, *((package / part).resolve() for part in ("tools", "profiles"))]
     places = [Path(entry) for entry in listed if entry and Path(entry) != SOURCES]
     return [*ours, *(place for place in places if not holds_home(place))]
+
+
+def _is_everybodys(place: Path) -> bool:
+    """Whether all who are here put their files there, as into /tmp, where a script may lie."""
+    try:
+        return bool(place.stat().st_mode & stat.S_ISVTX)
+    except OSError:
+        return False
 
 
 def toolchains() -> list[str]:

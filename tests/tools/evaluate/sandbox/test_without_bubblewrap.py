@@ -196,6 +196,18 @@ async def test_what_pytorch_compiles_is_compiled_there_too(
     assert compiled.measurement is not None, compiled.failure
 
 
+def test_a_folder_of_everybody_is_not_let_in_because_a_script_lies_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    for place in (shared, own):
+        place.mkdir()
+    shared.chmod(0o1777)
+    monkeypatch.setattr(sys, "path", [str(shared), str(own), *sys.path])
+    assert own in walls.interpreter()
+    assert shared not in walls.interpreter()
+
+
 def test_compilers_that_lie_elsewhere_are_let_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
