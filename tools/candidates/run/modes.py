@@ -9,6 +9,7 @@ Not covered: plans that branch on values, and arguments whose elements share mem
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -167,15 +168,32 @@ def captured(call: Callable[[], Result]) -> Callable[[], Result]:
     for _ in range(2):
         call()
     torch.cuda.synchronize()
+    mark = torch.zeros(1, device="cuda")
     recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded):
-        kept = call()
+    try:
+        with torch.cuda.graph(recorded):
+            kept = call()
+    except Exception:
+        _after_a_failed_capture(recorded, mark)
+        raise
 
     def replay() -> Result:
         recorded.replay()
         return kept
 
     return replay
+
+
+def _after_a_failed_capture(recorded: torch.cuda.CUDAGraph, mark: torch.Tensor) -> None:
+    """End what PyTorch (2.11 to 2.13) leaves begun: who draws a number next would be refused.
+
+    Its allocator still records memory for the graph, its generator believes to be captured; the one
+    is told to stop, the other stops with a capture that succeeds.
+    """
+    with suppress(RuntimeError):  # another version may have stopped it by itself
+        torch._C._cuda_endAllocateToPool(mark.device.index, recorded.pool())
+    with suppress(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        mark.add_(1)
 
 
 class Replayed:

@@ -2,6 +2,8 @@
 
 import asyncio
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -199,6 +201,39 @@ def test_an_exports_launch_gets_its_geometry_and_addresses(traced: bool):
     assert taken == [((8, 2), 32, 0, 1, ("map", x.data_ptr(), named), y.data_ptr(), 3)]
 
 
+def test_after_a_capture_that_failed_nothing_is_left_begun(monkeypatch: pytest.MonkeyPatch):
+    begun: list[str] = []
+
+    class Graph:
+        def pool(self) -> tuple[int, int]:
+            return (0, 1)
+
+    @contextmanager
+    def capturing(graph: Graph) -> Iterator[None]:
+        begun.append("capture")
+        yield
+        begun.append("end")
+
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda size, device: zeros(size))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capturing)
+
+    def ended(device: int, pool: object) -> None:
+        begun.append(f"pool {pool}")
+
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", ended, raising=False)
+
+    def call() -> None:
+        if begun:
+            raise RuntimeError("it waits")
+
+    with pytest.raises(RuntimeError, match="it waits"):
+        modes.captured(call)
+    assert begun == ["capture", "pool (0, 1)", "capture", "end"]
+
+
 @pytest.mark.gpu
 def test_on_a_device_a_graph_computes_what_it_captured():
     weight = torch.randn(8, 8, device="cuda")
@@ -210,6 +245,10 @@ def test_on_a_device_a_graph_computes_what_it_captured():
         torch.testing.assert_close(call([given])[0], torch.relu(given @ weight))
     with pytest.raises(LaunchRefused, match="CUDA graph"):
         replayed(Waiting(), [given], {})
+    # PyTorch leaves its generator and its allocator capturing, which would be everybody's trouble.
+    assert torch.randn(4, device="cuda").isfinite().all()
+    torch.cuda.empty_cache()
+    torch.testing.assert_close(call([given])[0], torch.relu(given @ weight))
 
 
 class Rectified:
