@@ -48,7 +48,7 @@ class EvaluateOptions:
         tasks: At most so many tasks; None for all.
         against: The folder of an earlier evaluation to compare with.
         eager_only: Whether eager alone is the baseline.
-        batch: Tasks, and sequences, that are sampled together.
+        batch: Sequences that are sampled together.
         tokens: At most, of an answer.
         temperature: Of sampling.
         seed: Of sampling.
@@ -151,7 +151,7 @@ async def _evaluated(
             options.out,
             count=options.samples,
             seed=options.seed,
-            batch=options.batch,
+            batch=max(1, options.batch // options.samples),
         )
         remarks().print("judging", style="dim")
         found = await results(problems, answers, seat.judge, eager_only=options.eager_only)
