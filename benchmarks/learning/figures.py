@@ -73,5 +73,5 @@ def _rl(folder: Path) -> str:
     return f"{len(steps)} of {steps[-1]['of']} steps, {moved}; {took}"
 
 
-def _lines(path: Path) -> list[dict]:
+def _lines(path: Path) -> list[dict]:  # type: ignore[type-arg]
     return [json.loads(line) for line in path.read_text().splitlines()]

@@ -104,7 +104,7 @@ def training(name: str, options: argparse.Namespace) -> list[Stage]:
 def split(file: Path, folder: Path) -> None:
     """Cut a file into parts that can be carried, with a sum of each."""
     shutil.rmtree(folder, ignore_errors=True)
-    sums = []
+    sums: list[str] = []
     with file.open("rb") as source:
         while block := source.read(PART_BYTES):
             name = f"part-{len(sums):02d}"

@@ -8,7 +8,7 @@ line for each. They leave the device alone, and end with whoever started them.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from kernelwright.tools.learning.contract.launches import interface
 from kernelwright.tools.learning.data.records import Problem
@@ -80,7 +80,7 @@ def drafted(module: Module, asked: Drafting) -> Draft | None:
     return Draft(problem=problem, answers=answers)
 
 
-async def drafts(asked: Drafting, processes: int = 0) -> AsyncIterator[Draft]:
+async def drafts(asked: Drafting, processes: int = 0) -> AsyncGenerator[Draft, None]:
     """The drafts of all modules that are problems, in their order.
 
     Args:

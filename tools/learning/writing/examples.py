@@ -9,7 +9,7 @@ Modules are of our own making, so no wall stands around tracing them (see `draft
 import random
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -50,7 +50,7 @@ async def written(
     answers: int = ANSWERS,
     breaks: bool = True,
     processes: int = 0,
-) -> AsyncIterator[Written]:
+) -> AsyncGenerator[Written, None]:
     """Every module that the playbook has right answers for, with all that was judged.
 
     Args:

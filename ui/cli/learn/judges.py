@@ -74,7 +74,9 @@ async def judging(
             judge = Judge(executor, language, Known(known), times, hardware.name)
             beside = hardware.kind == "cuda"
             if beside:
-                executor.stand_by(min(_SPARES, (os.cpu_count() or 1) // _CORES_A_SPARE))
+                executor.stand_by(
+                    min(_SPARES, (os.cpu_count() or 1) // _CORES_A_SPARE), compiler=False
+                )
             yield Seat(judge, executor, hardware.name, beside=beside)
         finally:
             await executor.aclose()
