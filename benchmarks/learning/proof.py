@@ -234,6 +234,7 @@ def bring() -> None:
             if path.name in KEPT or inside.parts[0].endswith("-half"):
                 tar.add(path, inside, recursive=False)
     data = archive.read_bytes()
+    Path(out).mkdir(parents=True, exist_ok=True)
     for number, first in enumerate(range(0, len(data), PIECE_BYTES)):
         if number < PIECES:
             Path(out, f"proof-{number}").write_bytes(data[first : first + PIECE_BYTES])
