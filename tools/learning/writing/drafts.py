@@ -15,7 +15,7 @@ from kernelwright.tools.learning.data.records import Problem
 from kernelwright.tools.learning.writing.answers import WrittenAnswer, written_answers
 from kernelwright.tools.learning.writing.families import Module
 from kernelwright.tools.memory import key_of
-from kernelwright.tools.runtime import python_path
+from kernelwright.tools.runtime import give_way, python_path
 from kernelwright.tools.types import LanguageName, Refusal, TracePolicy, Value
 
 # Where our modules are said to lie. It holds nothing: the folder of a task's file is searched for
@@ -116,6 +116,7 @@ async def _begun(asked: Drafting) -> asyncio.subprocess.Process:
         limit=_LONGEST_LINE_BYTES,
         start_new_session=True,
     )  # fmt: skip
+    give_way(process.pid)
     assert process.stdin is not None
     process.stdin.write(asked.model_dump_json().encode() + b"\n")
     process.stdin.close()  # what was written is sent before

@@ -17,8 +17,8 @@ from kernelwright.tools.learning.judging import Judge, Known
 from kernelwright.ui.complaints import Complaint
 
 # Thousands of answers are timed, each for as long as tells a half from a whole, and so is PyTorch;
-# files are not read here whose torch.compile could be built ahead; and code that keeps a compiler for
-# long is no kernel of a page.
+# files are not read here whose torch.compile could be built ahead; and code that keeps a compiler
+# for long is no kernel of a page.
 RULES = Rules(screen_s=0.05, precise_s=0.15, compile_s=30.0, compile_ahead=False)
 # Workers that stand ready beside one that judges on a GPU. A model that has begun to learn writes
 # many kernels that read where nothing is, and each of them costs a worker, whose start is seconds.
