@@ -273,7 +273,7 @@ def main() -> None:
     run.add_argument("--batch", type=int, default=240, help="Sequences sampled together.")
     run.add_argument("--tokens", type=int, default=640, help="The playbook's longest have 610.")
     run.add_argument("--epochs", type=float, default=3.0)
-    run.add_argument("--steps", type=int, default=10)
+    run.add_argument("--steps", type=int, default=9)
     run.add_argument("--group", type=int, default=16)
     run.add_argument("--target", default="cuda")
     run.add_argument("--small", action="store_true", help="Modules of sizes for a test.")
