@@ -34,7 +34,7 @@ from kernelwright.tools.languages import (
     new_candidate,
     parse_kernel,
 )
-from kernelwright.tools.learning.writing.examples import NOWHERE
+from kernelwright.tools.learning.writing.drafts import NOWHERE
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Candidate, Refusal, Task, TracePolicy, Value, Verdict
 

@@ -23,7 +23,8 @@ from kernelwright.tools.learning.judging import Judge, Worth
 from kernelwright.tools.types import LanguageName, Value
 
 _DRAWS = 4000
-SAMPLES, RESULTS, REPORT = "samples.jsonl", "results.jsonl", "report.json"
+SAMPLES, RESULTS = "samples.jsonl", "results.jsonl"
+REPORT, GAIN = "report.json", "gain.json"
 
 
 class Answerer(Protocol):
@@ -202,10 +203,12 @@ async def sampled(
     count: int,
     seed: int,
     batch: int,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> dict[str, tuple[str, ...]]:
     """Answers by key; those of an earlier call in that folder are taken as they are.
 
     Compiling begins as soon as answers are there. Nothing is timed while a model has the device.
+    `tell` is told after each batch of tasks how many have answers.
     """
     path = folder / SAMPLES
     known = {one.key: one.answers for one in read_lines(path, Sampled)} if path.exists() else {}
@@ -217,6 +220,7 @@ async def sampled(
             known[problem.key] = tuple(answers)
             judge.foresee(problem.task, answers)
         write_lines(path, (Sampled(key=key, answers=of) for key, of in known.items()))
+        tell(len(known))
     return {problem.key: known[problem.key][:count] for problem in problems}
 
 
@@ -226,11 +230,16 @@ async def results(
     judge: Judge,
     *,
     eager_only: bool,
+    tell: Callable[[Sequence[Result]], None] = lambda found: None,
 ) -> list[Result]:
-    """Every problem's samples judged; PyTorch is timed only where one of them is right."""
+    """Every problem's samples judged; PyTorch is timed only where one of them is right.
+
+    `tell` is told after each problem what there is so far.
+    """
     found = []
     for problem in problems:
         texts = answers[problem.key]
         worth = await judge.judged(problem.task, texts, eager_only=eager_only)
         found.append(result_of(problem, worth))
+        tell(found)
     return found

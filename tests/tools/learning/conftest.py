@@ -12,7 +12,7 @@ import pytest
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.learning.data.records import Problem
-from kernelwright.tools.learning.writing.examples import problem_of
+from kernelwright.tools.learning.writing.drafts import problem_of
 from kernelwright.tools.learning.writing.families import Module
 from kernelwright.tools.types import (
     Baseline,

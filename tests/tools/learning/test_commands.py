@@ -86,6 +86,7 @@ def test_from_a_data_set_to_a_served_model(
         "--against", str(tmp_path / "before"),
     )  # fmt: skip
     assert "gain of correct@1 over 1 task: 0.0%" in told
+    assert (tmp_path / "after" / "gain.json").is_file()
     told = learn("serve", *model, *trained, *out("merged"))
     assert f"vllm serve {tmp_path}/merged" in told
     assert run(["learn", "rl", "--data", data, *model, *out("rl"), "--group", "4"]) == 2

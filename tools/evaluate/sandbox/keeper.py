@@ -132,10 +132,13 @@ class Spares:
         self._wanted = max(1, self._wanted)
         self.fill()
 
-    def stand_by(self, wanted: int) -> None:
-        """From now on that many stand ready for a suite: the next ones start at once, together."""
+    def stand_by(self, wanted: int, *, compiler: bool = True) -> None:
+        """From now on that many stand ready for a suite: the next ones start at once, together.
+
+        Without `compiler` they import nothing of torch.compile, which nobody will ask for.
+        """
         self._wanted, self._at_once, self._after_s = wanted, wanted, 0.0
-        self._compiler, self.for_files = True, 0
+        self._compiler, self.for_files = compiler, 0
         self.fill()
 
     def fill(self, after_s: float = 0.0) -> None:

@@ -8,6 +8,7 @@ from the seed and the step's number alone, so a resumed run draws what an unbrok
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 SETTINGS, STEPS, CHECKPOINT, ADAPTER = "settings.json", "steps.jsonl", "checkpoint.pt", "adapter"
 _WARM_UP, _LEAST = 0.05, 0.1
+# Padded tokens of one pass with gradients: a model of half a billion weights keeps about 2 MB for
+# each, and a vocabulary of 150,000 takes as much again, so that they fit a GPU of 80 GB.
+_TOKENS_AT_ONCE = 12_288
 StepT = TypeVar("StepT", bound=Value)
 
 
@@ -115,6 +119,23 @@ def _same(path: Path, settings: Value) -> None:
     if changed:
         listed = ", ".join(f"{name} {getattr(known, name)}" for name in changed)
         raise OtherRunError(f"{path.parent} holds a training with {listed}; name another folder")
+
+
+def together(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places of sequences that go through a model at once, those of like length together.
+
+    Args:
+        lengths: Tokens of each.
+        most: Sequences at once; long ones are fewer, as memory counts padded tokens.
+    """
+    part: list[int] = []
+    for at in sorted(range(len(lengths)), key=lambda at: lengths[at]):
+        if part and (len(part) == most or (len(part) + 1) * lengths[at] > _TOKENS_AT_ONCE):
+            yield part
+            part = []
+        part.append(at)
+    if part:
+        yield part
 
 
 def rate_at(step: int, steps: int, rate: float) -> float:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kernelwright.tools.learning.contract.prompts import Question
 from kernelwright.tools.learning.data.records import Problem
 from kernelwright.tools.learning.evaluation import asked
+from kernelwright.tools.learning.training.folding import folded
 from kernelwright.tools.types import EnvironmentLacksError, LanguageName
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Policy:
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
         self.end = end_of_turn(tokenizer)
+        # Converted models end a text by the token that pads as well.
+        self._ends = tuple(dict.fromkeys((self.end, self._padding)))
 
     @property
     def device(self) -> torch.device:
@@ -116,13 +119,22 @@ class Policy:
         # Neighbours in a batch are padded to each other's length.
         order = sorted(range(len(wanted)), key=lambda at: len(wanted[at]))
         found: dict[int, Sample] = {}
-        for first in range(0, len(order), sampling.batch):
-            places = order[first : first + sampling.batch]
-            drawn = self._continued([wanted[at] for at in places], sampling, seed + first)
-            found |= dict(zip(places, drawn, strict=True))
+        with folded(self.model):
+            for first in range(0, len(order), sampling.batch):
+                places = order[first : first + sampling.batch]
+                drawn = self._continued([wanted[at] for at in places], sampling, seed + first)
+                found |= dict(zip(places, drawn, strict=True))
+        self._leave_the_device()
         return [
             [found[at * count + number] for number in range(count)] for at in range(len(prompts))
         ]
+
+    def _leave_the_device(self) -> None:
+        """Give back memory that only torch's allocator still holds: the judge comes next."""
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _continued(
         self, prompts: Sequence[list[int]], sampling: Sampling, seed: int
@@ -141,14 +153,15 @@ class Policy:
                 temperature=sampling.temperature or None,
                 top_k=0,
                 top_p=1.0,
-                eos_token_id=self.end,
+                eos_token_id=list(self._ends),
                 pad_token_id=self._padding,
             )
         rows = out[:, ids.shape[1] :].tolist()
         return [self._sample(prompt, row) for prompt, row in zip(prompts, rows, strict=True)]
 
     def _sample(self, prompt: list[int], row: list[int]) -> Sample:
-        answer = row[: row.index(self.end) + 1] if self.end in row else row
+        last = next((at for at, token in enumerate(row) if token in self._ends), len(row) - 1)
+        answer = row[: last + 1]
         text = self.tokenizer.decode(answer, skip_special_tokens=True)
         return Sample(text=str(text), prompt=tuple(prompt), answer=tuple(answer))
 
@@ -193,7 +206,9 @@ class Policy:
             position_ids=(real.cumsum(1) - 1).clamp(min=0),
             logits_to_keep=replies.shape[1] + 1,
         )
-        logits = out.logits[:, :-1].float() / temperature
+        logits = out.logits[:, :-1].float()
+        if temperature != 1.0:  # each copy is gigabytes of a large vocabulary
+            logits = logits / temperature
         chosen = logits.gather(2, replies[:, :, None]).squeeze(2)
         return chosen - logits.logsumexp(2), kept
 

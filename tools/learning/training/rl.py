@@ -29,7 +29,13 @@ from kernelwright.tools.learning.data.records import (
 )
 from kernelwright.tools.learning.data.rows import exemplars, honest, shots
 from kernelwright.tools.learning.judging import CHEATS, Judge, Worth
-from kernelwright.tools.learning.training.course import Course, optimizer_of, rate_at, stepped
+from kernelwright.tools.learning.training.course import (
+    Course,
+    optimizer_of,
+    rate_at,
+    stepped,
+    together,
+)
 from kernelwright.tools.learning.training.policy import Policy, Sample, Sampling
 from kernelwright.tools.learning.training.rewards import advantages, reward
 from kernelwright.tools.types import Value
@@ -249,10 +255,10 @@ class Reinforcement:
 
         self._policy.model.train()
         used = [at for at, weight in enumerate(weights) if weight]
-        used.sort(key=lambda at: len(samples[at].prompt) + len(samples[at].answer))
+        lengths = [len(samples[at].prompt) + len(samples[at].answer) for at in used]
         divisor = self._settings.tokens * len(samples)
-        for first in range(0, len(used), self._settings.micro):
-            part = used[first : first + self._settings.micro]
+        for places in together(lengths, self._settings.micro):
+            part = [used[place] for place in places]
             likely, mask = self._policy.log_likelihoods(
                 [samples[at].prompt for at in part],
                 [samples[at].answer for at in part],

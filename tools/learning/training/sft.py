@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from kernelwright.tools.learning.data.records import Row
-from kernelwright.tools.learning.training.course import Course, optimizer_of, rate_at, stepped
+from kernelwright.tools.learning.training.course import (
+    Course,
+    optimizer_of,
+    rate_at,
+    stepped,
+    together,
+)
 from kernelwright.tools.learning.training.policy import Policy
 from kernelwright.tools.types import Value
 
@@ -143,9 +149,9 @@ def _accumulated(policy: Policy, batch: Sequence[Example], micro: int) -> tuple[
     """Gradients of a batch's mean loss a token, with that loss and the tokens."""
     policy.model.train()
     tokens, total = sum(len(one.answer) for one in batch), 0.0
-    ordered = sorted(batch, key=lambda one: len(one.prompt) + len(one.answer))
-    for first in range(0, len(ordered), micro):
-        part = ordered[first : first + micro]
+    lengths = [len(one.prompt) + len(one.answer) for one in batch]
+    for places in together(lengths, micro):
+        part = [batch[at] for at in places]
         likely, mask = policy.log_likelihoods(
             [one.prompt for one in part], [one.answer for one in part]
         )

@@ -3,13 +3,14 @@
 Each answer is judged like anybody's. An answer that turns out right is also broken in a way that
 small models break theirs (a name that is not there, a missing barrier, a bound, a lost comment) and
 judged again; what then fails, with the judge's words, is a question whose answer is the right one.
-Modules are of our own making, so they are traced in this process.
+Modules are of our own making, so no wall stands around tracing them (see `drafts`).
 """
 
 import random
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from kernelwright.tools.learning.contract.launches import Interface, interface
@@ -22,18 +23,15 @@ from kernelwright.tools.learning.contract.prompts import (
 )
 from kernelwright.tools.learning.data.records import Attempt, Problem, Provenance
 from kernelwright.tools.learning.judging import Judge, Worth
-from kernelwright.tools.learning.writing.answers import WrittenAnswer, written_answers
+from kernelwright.tools.learning.writing.answers import WrittenAnswer
+from kernelwright.tools.learning.writing.drafts import Draft, Drafting, drafts
 from kernelwright.tools.learning.writing.families import Module
-from kernelwright.tools.memory import key_of
 from kernelwright.tools.runtime import kernelwright_version
-from kernelwright.tools.types import Refusal, TracePolicy, Value
+from kernelwright.tools.types import Value
 
 ANSWERS = 3
 # Modules whose answers are compiled while an earlier one's are judged.
 _AHEAD = 8
-# Where our modules are said to lie. It holds nothing: the folder of a task's file is searched for
-# what it imports, and these import torch alone.
-NOWHERE = "/kernelwright-written"
 
 
 class Written(Value):
@@ -43,22 +41,16 @@ class Written(Value):
     attempts: tuple[Attempt, ...] = ()
 
 
-def problem_of(module: Module) -> Problem | None:
-    """A module as a problem; None for one that is no task of the short contract."""
-    from kernelwright.tools.tasks import trace
-
-    task = trace(module.source, f"{NOWHERE}/{module.name}.py", TracePolicy())
-    if isinstance(task, Refusal) or any(badge.proves_little for badge in task.badges):
-        return None
-    key, names = key_of(task), interface(task)
-    if key is None or names is None:
-        return None
-    return Problem(name=module.name, key=key.exact, family=module.family, task=task)
-
-
 async def written(
-    modules: Sequence[Module], judge: Judge, device: str, *, seed: int, breaks: bool = True
-) -> AsyncIterator[Written]:
+    modules: Sequence[Module],
+    judge: Judge,
+    device: str,
+    *,
+    seed: int,
+    answers: int = ANSWERS,
+    breaks: bool = True,
+    processes: int = 0,
+) -> AsyncGenerator[Written, None]:
     """Every module that the playbook has right answers for, with all that was judged.
 
     Args:
@@ -66,18 +58,24 @@ async def written(
         judge: Who judges.
         device: Its name, for provenance.
         seed: Of the choice of ways and breaks.
+        answers: How many different ones to a module, at most.
         breaks: Whether right answers are broken and judged again.
+        processes: How many draft beside the judge; 0 drafts in turns with it.
     """
+    asked = Drafting(modules=tuple(modules), language=judge.language, count=answers, seed=seed)
     waiting: deque[_Begun] = deque()
-    for module in (*modules, *[None] * _AHEAD):
-        begun = None if module is None else _begun(module, judge, seed)
-        if begun is not None:
-            waiting.append(begun)
-        if waiting and (module is None or len(waiting) > _AHEAD):
-            one = waiting.popleft()
-            made = await _attempts(one, judge, device, seed, breaks=breaks)
-            if any(attempt.speedup is not None for attempt in made):
-                yield Written(problem=one.problem, attempts=tuple(made))
+    async with aclosing(drafts(asked, processes)) as drawn:
+        async for draft in drawn:
+            if (begun := _begun(draft, judge)) is not None:
+                waiting.append(begun)
+            if len(waiting) > _AHEAD:
+                made = await _judged(waiting.popleft(), judge, device, seed, breaks=breaks)
+                if made is not None:
+                    yield made
+    while waiting:
+        made = await _judged(waiting.popleft(), judge, device, seed, breaks=breaks)
+        if made is not None:
+            yield made
 
 
 @dataclass(frozen=True)
@@ -90,18 +88,25 @@ class _Begun:
     answers: tuple[WrittenAnswer, ...]
 
 
-def _begun(module: Module, judge: Judge, seed: int) -> _Begun | None:
+def _begun(draft: Draft, judge: Judge) -> _Begun | None:
     """A module with its answers, whose compiling begins; None where there is no answer."""
-    problem = problem_of(module)
-    names = None if problem is None else interface(problem.task)
-    if problem is None or names is None:
-        return None
+    problem, answers = draft.problem, draft.answers
+    names = interface(problem.task)
+    assert names is not None, "it is a problem"
     asked = question(problem.task, names, judge.language)
-    answers = written_answers(problem.task, names, judge.language, count=ANSWERS, seed=seed)
     if not answers or size_of(asked) > PROMPT_TOKENS:
         return None
     judge.foresee(problem.task, [one.answer for one in answers])
     return _Begun(problem, names, asked, answers)
+
+
+async def _judged(
+    begun: _Begun, judge: Judge, device: str, seed: int, *, breaks: bool
+) -> Written | None:
+    """A module with its attempts; None where none of them is right."""
+    made = await _attempts(begun, judge, device, seed, breaks=breaks)
+    good = any(attempt.speedup is not None for attempt in made)
+    return Written(problem=begun.problem, attempts=tuple(made)) if good else None
 
 
 async def _attempts(

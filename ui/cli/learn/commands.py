@@ -31,6 +31,10 @@ def dataset(
     seconds: Annotated[
         float | None, typer.Option(min=1, help="Write modules for at most this long.")
     ] = None,
+    answers: Annotated[int, typer.Option(min=1, help="Answers to each of them, at most.")] = 3,
+    breaks: Annotated[
+        bool, typer.Option("--breaks/--no-breaks", help="Break right answers too, for repairs.")
+    ] = True,
     small: Annotated[bool, typer.Option("--small", help="Modules of sizes for a test.")] = False,
     seed: Seed = 0,
     target: Device = Target.AUTO,
@@ -51,6 +55,8 @@ def dataset(
             executor=executor,
             small=small,
             seconds=seconds,
+            answers=answers,
+            breaks=breaks,
         )
     )
 

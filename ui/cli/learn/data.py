@@ -1,6 +1,7 @@
 """`learn dataset`: the runs of a data folder, and examples of our own, as rows to learn from."""
 
 import time
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from kernelwright.tools.archive import default_home
 from kernelwright.tools.learning.data.dataset import Summary, write
 from kernelwright.tools.learning.data.records import Attempt, Problem
 from kernelwright.tools.learning.data.runs import from_runs
-from kernelwright.tools.learning.writing.examples import problem_of, written
+from kernelwright.tools.learning.writing.drafts import Drafting, drafts, processes_beside
+from kernelwright.tools.learning.writing.examples import ANSWERS, written
 from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT, modules
 from kernelwright.ui.cli.learn.judges import done, judging
 from kernelwright.ui.complaints import Complaint
@@ -33,6 +35,8 @@ class DatasetOptions:
         executor: Who judges.
         small: Whether modules are of sizes for a test.
         seconds: How long modules may be answered; None for as long as it takes.
+        answers: To each module of our own, at most.
+        breaks: Whether right answers are broken too, for repairs.
     """
 
     out: Path
@@ -45,6 +49,8 @@ class DatasetOptions:
     executor: str
     small: bool
     seconds: float | None = None
+    answers: int = ANSWERS
+    breaks: bool = True
 
 
 def dataset(options: DatasetOptions) -> None:
@@ -59,9 +65,7 @@ def dataset(options: DatasetOptions) -> None:
         made = done(_written(options))
         attempts += [one for item in made for one in item[1]]
         problems += [problem for problem, _ in made]
-    for module in modules(options.held_out, options.seed, held_out=True, small=options.small):
-        if (problem := problem_of(module)) is not None:
-            problems.append(problem)
+    problems += done(_held_out(options))
     summary = write(
         options.out,
         attempts,
@@ -83,13 +87,27 @@ async def _written(options: DatasetOptions) -> list[tuple[Problem, tuple[Attempt
         options.executor, options.target, verdicts, options.out, options.seed
     ) as seat:
         drawn = modules(options.write, options.seed, small=options.small)
-        async for item in written(drawn, seat.judge, seat.device, seed=options.seed):
-            found.append((item.problem, item.attempts))
-            if options.seconds is not None and time.monotonic() - begin > options.seconds:
-                break
-            if len(found) % _TOLD_EVERY == 0:
-                remarks().print(f"{count(len(found), 'module')} answered", style="dim")
+        items = written(
+            drawn, seat.judge, seat.device, seed=options.seed, answers=options.answers,
+            breaks=options.breaks, processes=seat.beside and processes_beside(),
+        )  # fmt: skip
+        async with aclosing(items):
+            async for item in items:
+                found.append((item.problem, item.attempts))
+                passed_s = time.monotonic() - begin
+                if len(found) % _TOLD_EVERY == 0:
+                    words = f"{count(len(found), 'module')} answered, {passed_s:.0f} s"
+                    remarks().print(words, style="dim")
+                if options.seconds is not None and passed_s > options.seconds:
+                    break
     return found
+
+
+async def _held_out(options: DatasetOptions) -> list[Problem]:
+    """The tasks to evaluate on; nobody is judged meanwhile, whatever the device."""
+    drawn = modules(options.held_out, options.seed, held_out=True, small=options.small)
+    asked = Drafting(modules=tuple(drawn), language="cuda", count=0, seed=options.seed)
+    return [draft.problem async for draft in drafts(asked, processes_beside())]
 
 
 def _families(names: tuple[str, ...]) -> str:

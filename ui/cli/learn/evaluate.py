@@ -1,5 +1,6 @@
 """`learn evaluate`: how much of the held-out tasks a model solves, and what that gained."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +11,7 @@ from kernelwright.graphs.run_view.events import count
 from kernelwright.tools.learning.data.dataset import HELD_OUT
 from kernelwright.tools.learning.data.records import Problem, read_lines, write_lines
 from kernelwright.tools.learning.evaluation import (
+    GAIN,
     REPORT,
     RESULTS,
     Answerer,
@@ -32,6 +34,7 @@ from kernelwright.ui.complaints import Complaint
 from kernelwright.ui.terminal.output import console, remarks, write_json
 
 PLAYBOOK = "playbook"
+_TOLD_EVERY = 10
 ValueT = TypeVar("ValueT", bound=Value)
 
 
@@ -48,7 +51,7 @@ class EvaluateOptions:
         tasks: At most so many tasks; None for all.
         against: The folder of an earlier evaluation to compare with.
         eager_only: Whether eager alone is the baseline.
-        batch: Tasks, and sequences, that are sampled together.
+        batch: Sequences that are sampled together.
         tokens: At most, of an answer.
         temperature: Of sampling.
         seed: Of sampling.
@@ -80,12 +83,10 @@ def evaluate(options: EvaluateOptions) -> None:
     earlier = None if options.against is None else _results(options.against)
     report, found = done(_evaluated(options, problems))
     write_lines(options.out / RESULTS, found)
-    (options.out / REPORT).write_text(report.model_dump_json(indent=1), encoding="utf-8")
-    if options.json is not None:
-        write_json(report, options.json)
     _tell(report)
     if earlier is not None:
         gained = change(earlier, found, report.k)
+        (options.out / GAIN).write_text(gained.model_dump_json(indent=1), encoding="utf-8")
         for name, words in (
             ("correct@1", gained.correct_at_1.words),
             (f"correct@{report.k}", gained.correct_at_k.words),
@@ -94,6 +95,10 @@ def evaluate(options: EvaluateOptions) -> None:
             console().print(
                 f"gain of {name} over {count(gained.tasks, 'task')}: {words}", markup=False
             )
+    # The report comes last, so that where it is all else is.
+    (options.out / REPORT).write_text(report.model_dump_json(indent=1), encoding="utf-8")
+    if options.json is not None:
+        write_json(report, options.json)
 
 
 def held_out(data: Path) -> list[Problem]:
@@ -143,7 +148,7 @@ async def _evaluated(
         options.executor, options.target, verdicts, options.data, options.seed
     ) as seat:
         answerer = answerer_of(options, seat.judge.language)
-        remarks().print(f"asking {answerer.name}", style="dim", markup=False)
+        _say(f"asking {answerer.name}")
         answers = await sampled(
             problems,
             answerer,
@@ -151,11 +156,24 @@ async def _evaluated(
             options.out,
             count=options.samples,
             seed=options.seed,
-            batch=options.batch,
+            batch=max(1, options.batch // options.samples),
+            tell=lambda done: _say(f"{done} of {count(len(problems), 'task')} answered"),
         )
-        remarks().print("judging", style="dim")
-        found = await results(problems, answers, seat.judge, eager_only=options.eager_only)
+        _say("judging")
+        found = await results(
+            problems, answers, seat.judge, eager_only=options.eager_only, tell=_tell_judged
+        )
     return _report(options, seat, answerer.name, found), found
+
+
+def _say(words: str) -> None:
+    remarks().print(words, style="dim", markup=False)
+
+
+def _tell_judged(found: Sequence[Result]) -> None:
+    if len(found) % _TOLD_EVERY == 0:
+        right, of = sum(one.correct for one in found), sum(one.samples for one in found)
+        _say(f"{count(len(found), 'task')} judged, {right} of {count(of, 'answer')} right")
 
 
 def _report(options: EvaluateOptions, seat: Seat, name: str, found: list[Result]) -> Report:

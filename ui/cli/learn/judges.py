@@ -1,6 +1,7 @@
 """The judge of the commands that learn: any executor here, asked briefly and often."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -15,9 +16,13 @@ from kernelwright.tools.languages import default_language
 from kernelwright.tools.learning.judging import Judge, Known
 from kernelwright.ui.complaints import Complaint
 
-# Thousands of answers are timed, each for as long as tells a half from a whole; and files are not
-# read here whose torch.compile could be built ahead.
-RULES = Rules(screen_s=0.05, compile_ahead=False)
+# Thousands of answers are timed, each for as long as tells a half from a whole, and so is PyTorch;
+# files are not read here whose torch.compile could be built ahead; and code that keeps a compiler
+# for long is no kernel of a page.
+RULES = Rules(screen_s=0.05, precise_s=0.15, compile_s=30.0, compile_ahead=False)
+# Workers that stand ready beside one that judges on a GPU. A model that has begun to learn writes
+# many kernels that read where nothing is, and each of them costs a worker, whose start is seconds.
+_SPARES, _CORES_A_SPARE = 4, 4
 BASELINES = "baselines.jsonl"
 ResultT = TypeVar("ResultT")
 
@@ -29,10 +34,12 @@ class Seat:
         judge: The judge.
         executor: Who compiles, verifies and times for it.
         device: The device's name.
+        beside: Whether other processes may work beside it, as a GPU's times do not mind.
     """
 
-    def __init__(self, judge: Judge, executor: Executor, device: str) -> None:
+    def __init__(self, judge: Judge, executor: Executor, device: str, *, beside: bool) -> None:
         self.judge, self.executor, self.device = judge, executor, device
+        self.beside = beside
 
 
 @asynccontextmanager
@@ -66,7 +73,12 @@ async def judging(
             language = default_language(hardware.kind).spec.name
             times = Known(None if baselines is None else baselines / BASELINES)
             judge = Judge(executor, language, Known(known), times, hardware.name)
-            yield Seat(judge, executor, hardware.name)
+            beside = hardware.kind == "cuda"
+            if beside:
+                executor.stand_by(
+                    min(_SPARES, (os.cpu_count() or 1) // _CORES_A_SPARE), compiler=False
+                )
+            yield Seat(judge, executor, hardware.name, beside=beside)
         finally:
             await executor.aclose()
 

@@ -13,7 +13,7 @@ import torch
 from kernelwright.tools.codegen.ir import Emitted
 from kernelwright.tools.learning.contract.launches import candidate_of, interface
 from kernelwright.tools.learning.writing.answers import written_answers
-from kernelwright.tools.learning.writing.examples import problem_of
+from kernelwright.tools.learning.writing.drafts import problem_of
 from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT, modules
 from kernelwright.tools.tasks import Reference
 

@@ -203,8 +203,11 @@ class Executor(ABC):
         """Run the task on the device, and badge it where being right proves little."""
         return task
 
-    def stand_by(self, workers: int) -> None:
-        """From now on let that many processes stand ready; they leave the device alone."""
+    def stand_by(self, workers: int, *, compiler: bool = True) -> None:
+        """From now on let that many processes stand ready; they leave the device alone.
+
+        `compiler` says whether torch.compile will be asked for.
+        """
         return
 
     def foresee(self, candidates: Sequence[Candidate]) -> None:

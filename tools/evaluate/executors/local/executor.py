@@ -135,9 +135,9 @@ class LocalExecutor(Executor):
         """Start the worker in the background, as it will be asked soon."""
         self._shop.keeper.warm()
 
-    def stand_by(self, workers: int) -> None:
+    def stand_by(self, workers: int, *, compiler: bool = True) -> None:
         """From now on let that many workers stand ready; on a CPU their starts disturb times."""
-        self._shop.stand_by(workers)
+        self._shop.stand_by(workers, compiler=compiler)
 
     async def hardware(self) -> Hardware:
         """The device, with ceilings measured in a worker unless they are known already."""

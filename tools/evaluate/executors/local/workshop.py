@@ -202,11 +202,11 @@ class Workshop:
         """Begin a file's account anew."""
         self._phases.pop(path, None)
 
-    def stand_by(self, workers: int) -> None:
+    def stand_by(self, workers: int, *, compiler: bool) -> None:
         """Let that many workers stand ready from now on, where they are of our own."""
         if self.alone:
-            self.ahead = True
-            self._spares.stand_by(workers)
+            self.ahead = compiler
+            self._spares.stand_by(workers, compiler=compiler)
 
     @contextmanager
     def in_background(self, worker: WorkerProcess) -> Iterator[None]:
