@@ -7,13 +7,13 @@ nothing, as every step can be repeated from the archive; a pause waits for the e
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from langgraph.runtime import RunControl
 
@@ -143,8 +143,20 @@ class Circumstances:
 MakeAgents = Callable[[Circumstances], AgentSet]
 
 
-# Something to be done before the first plan, as searching a model's regions is.
-Prepare = Callable[["SearchContext"], Awaitable[None]]
+class Prepare(Protocol):
+    """Something to be done before the first plan, as searching a model's regions is.
+
+    `choice` is what the person asked for in a word; it is kept with the run, for its resume.
+    """
+
+    @property
+    def choice(self) -> str:
+        """The word."""
+        ...
+
+    async def __call__(self, context: "SearchContext") -> None:
+        """Do it."""
+        ...
 
 
 @dataclass
@@ -180,6 +192,7 @@ class SearchContext:
     certified: int = 0
     # What of each idea stands in the ledger already, see `graphs.search.learn`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    _made: AgentSet = field(init=False)
     _baselines: Baselines | None = None
     _profiling_s: float | None = None
     _comparing_s: float | None = None
@@ -243,7 +256,8 @@ class SearchContext:
         """Search the regions of a large model first, where that was asked for and is not done."""
         if self.prepare is not None and self.archive.term(COMPOSED_TERM) is None:
             await self.prepare(self)
-            self._make_agents()
+            # The same agents, which only begin otherwise: of a large model making them takes long.
+            self.agents = begun_with(self.archive, self._made)
 
     def _make_agents(self) -> None:
         """Make them for the device as it is known; of a large model that takes its time.
@@ -265,8 +279,9 @@ class SearchContext:
             self._bench(),
             self.book or EventBook(self.archive, self.emit),
         )
-        agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
-        self.agents = begun_with(self.archive, agents)
+        made = self.make_agents(around)
+        self._made = made.without(self.profile.without, self.seed, self.roles)
+        self.agents = begun_with(self.archive, self._made)
         self._making_s += self.archive.spent_s() - before_s
 
     def _bench(self) -> Workbench | None:

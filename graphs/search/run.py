@@ -33,6 +33,7 @@ from kernelwright.graphs.search.options.run_terms import (
     keep_counters,
     keep_distinct,
     keep_manner,
+    keep_prepare,
     keep_roles,
     keep_start,
     keep_tuner,
@@ -159,6 +160,8 @@ async def start_search(
             keep_rules(archive, judge)
             if prepare is None:
                 keep_composed(archive, Compositions())  # nor will a resume search its regions
+            else:
+                keep_prepare(archive, prepare.choice)
             agents = make_agents or agents_for(models)
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare

@@ -120,6 +120,19 @@ def composed(archive: Archive, agents: AgentSet) -> AgentSet:
     return begun.replaced(CODER, GivenCoder(agents.coder, given.candidates))
 
 
+_PREPARE_TERM = "prepare"
+
+
+def keep_prepare(archive: Archive, choice: str) -> None:
+    """Write down what is done before a new run's first plan, in the person's word."""
+    archive.record_term(_PREPARE_TERM, choice)
+
+
+def prepare_of(archive: Archive) -> str:
+    """That word; "" in runs from before it was kept."""
+    return archive.term(_PREPARE_TERM) or ""
+
+
 _CRITIC_TERM = "critic"
 
 
