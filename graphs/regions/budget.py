@@ -14,6 +14,7 @@ the whole.
 from __future__ import annotations
 
 from kernelwright.graphs.run_view.events import seconds as duration
+from kernelwright.tools.types import Task
 from kernelwright.tools.types.outline import ModelRegions, RegionClass
 from kernelwright.tools.types.value import Value
 
@@ -33,6 +34,7 @@ _READING_S = {"cpu": 6.0, "cuda": 3.0}
 # busy cores two layers of a GPT took 38 s to build.
 _LISTING_S = {"cpu": (5.0, 0.02), "cuda": (5.0, 0.02)}
 _COMPILE_S = {"cpu": (8.0, 0.1), "cuda": (5.0, 0.03)}
+_NODES_OF_A_PART = 100
 # A candidate for the whole: its kernels compiled, verified and timed.
 _JUDGED_S = {"cpu": 8.0, "cuda": 6.0}
 # In how many ways a whole is judged at least: called launch by launch, and in another mode.
@@ -62,6 +64,12 @@ class Costs(Value):
     compile_s: float
     judged_s: float
     certifying_s: float
+
+    @classmethod
+    def of(cls, task: Task, kind: str, certifying_s: float) -> Costs:
+        """For a task; of one that is traced in parts the graphs are known when it is listed."""
+        nodes = len(task.graph.nodes) + _NODES_OF_A_PART * len(task.parts)
+        return cls.expected(kind, nodes, certifying_s)
 
     @classmethod
     def expected(cls, kind: str, nodes: int, certifying_s: float) -> Costs:
@@ -198,6 +206,20 @@ def planned(costs: Costs, given: Given, regions: ModelRegions | None = None) -> 
     )
     why = _too_short(budget, given) or ("" if given.asked else _too_little(budget, found))
     return budget.model_copy(update={"why_not": why})
+
+
+def wanted_words(costs: Costs, regions: ModelRegions) -> str:
+    """Which `--seconds` a search region by region would want, before anything is begun."""
+    nothing = Given(seconds=0.0, left_s=0.0, holds_baselines=True, asked=True)
+    budget = planned(costs, nothing, regions)
+    if not budget.classes:
+        return ""
+    one_s = budget.wanted_s + costs.listing_s
+    words = f"about {duration(one_s)} search the one that can bring most"
+    if budget.classes == 1:
+        return words
+    all_s = budget.wanted_all_s + costs.listing_s
+    return f"{words}, {duration(all_s)} all {budget.classes} that differ"
 
 
 def _gain_share(found: tuple[RegionClass, ...], turns: int) -> float:

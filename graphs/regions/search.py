@@ -24,8 +24,6 @@ from kernelwright.tools.types.outline import ModelRegions
 RegionsChoice = Literal["auto", "on", "off"]
 
 _LISTED = "regions:listed"
-# Of a model that is traced in parts the graphs are known when it is listed.
-_NODES_OF_A_PART = 100
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,7 @@ def _begun(context: SearchContext) -> bool:
 
 
 def _costs(context: SearchContext) -> Costs:
-    nodes = len(context.task.graph.nodes) + _NODES_OF_A_PART * len(context.task.parts)
-    return Costs.expected(context.hardware.kind, nodes, context.pace.certifying_s())
+    return Costs.of(context.task, context.hardware.kind, context.pace.certifying_s())
 
 
 def _budget(context: SearchContext, regions: ModelRegions | None, *, asked: bool) -> RegionBudget:

@@ -119,8 +119,15 @@ UNDERCUT = 1.05
 
 
 async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Read what bounds the fastest elites, the first of them closely."""
+    """Read what bounds the fastest elites, the first of them closely.
+
+    Where a person said how long the whole may take, not behind the end of the searching: no round
+    follows that would go by it, and of a large model it takes as long as a certification.
+    """
     context, round = runtime.context, state["round"]
+    holds = context.profile.seconds_hold == "everything"
+    if holds and context.is_out_of_time(f"profile:{round}"):
+        return {}
     for number, elite in enumerate(elites(context.archive.standings())[:PROFILED]):
         await _read(context, elite, round, closely=number == 0)
     return {}

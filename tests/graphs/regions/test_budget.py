@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernelwright.graphs.regions import search
-from kernelwright.graphs.regions.budget import Costs, Given, planned, turn_s
+from kernelwright.graphs.regions.budget import Costs, Given, planned, turn_s, wanted_words
 from kernelwright.graphs.regions.search import may_pay
 from kernelwright.tools.types.outline import ModelRegions, Region, RegionClass
 
@@ -136,3 +136,13 @@ def test_regions_are_planned_for_unasked_where_a_model_is_large_and_the_device_h
     assert not may_pay(context)
     context.task = SimpleNamespace(parts=("first",))
     assert may_pay(context)  # there is no other way
+
+
+def test_an_audit_says_which_seconds_regions_would_want():
+    regions = parted(*[(4, 0.1)] * 9)
+    assert wanted_words(COSTS, regions) == (
+        "about 2 min 0 s search the one that can bring most, 3 min 20 s all 9 that differ"
+    )
+    assert not planned(COSTS, given(120)).why_not
+    assert planned(COSTS, given(200, spent_s=20), regions).turns == 9
+    assert wanted_words(COSTS, parted()) == ""
