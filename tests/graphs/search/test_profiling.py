@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Profiled
 from kernelwright.tools.archive import Archive
@@ -56,6 +58,16 @@ async def test_a_search_that_may_not_profile_never_asks(
     summary = await search(executor=executor, profiling_seconds=0.0)
     assert executor.profiled == []
     assert profiles(tmp_path, summary.run)
+
+
+@pytest.mark.parametrize(("holds", "asked"), [("everything", False), ("certification", True)])
+async def test_behind_the_end_of_a_held_search_nobody_is_profiled(
+    search: Search, toy: ModuleType, holds: str, asked: bool
+) -> None:
+    executor = toy.ToyExecutor()
+    summary = await search(executor=executor, seconds=0.01, seconds_hold=holds)
+    assert summary.best is not None
+    assert bool(executor.profiled) is asked
 
 
 async def test_a_replay_reads_what_was_measured_then(
