@@ -96,6 +96,9 @@ class Turns:
         began_s = self._context.searched_s
         left_s = max(0.0, self._ends_s - began_s)
         slice_s = turn_s(left_s, waiting, self._least_s) - self._reading_s
+        begun = self._begun(item)
+        if slice_s < _LEAST_S and begun:
+            return result_of(begun, self._context.home)  # what it had when it was cut off
         if slice_s < _LEAST_S:
             least = f"a turn takes {duration(self._least_s)}"
             return RegionResult(why=f"{least}, and {duration(left_s)} were left for regions")
@@ -131,14 +134,13 @@ class Turns:
 
     async def _search(self, item: RegionClass, slice_s: float) -> RegionResult:
         """An ordinary search over one class's file, or what is left of one that was cut off."""
-        context, key = self._context, f"{_key(item)}:run"
-        begun = dict(context.archive.decisions()).get(key, "")
+        context, begun = self._context, self._begun(item)
 
         def hear(event: Event) -> None:
             nonlocal begun
             if isinstance(event, RunStarted):
                 begun = event.run
-                context.archive.record_decision(key, begun)
+                context.archive.record_decision(_run_key(item), begun)
 
         try:
             ended = await self._resumed(begun) if begun else None
@@ -149,6 +151,10 @@ class Turns:
         if isinstance(ended, Refusal):
             return RegionResult(why=ended.sentence)
         return result_of(ended.run, context.home)
+
+    def _begun(self, item: RegionClass) -> str:
+        """The run of a turn that an earlier session began; "" where none did."""
+        return dict(self._context.archive.decisions()).get(_run_key(item), "")
 
     async def _resumed(self, run: str) -> Summary | Refusal | None:
         """A turn that was cut off gone on with; None where it cannot be."""
@@ -207,6 +213,10 @@ class Turns:
 
 def _key(item: RegionClass) -> str:
     return f"region:{item.name}"
+
+
+def _run_key(item: RegionClass) -> str:
+    return f"{_key(item)}:run"
 
 
 def _profile(profile: SearchProfile, slice_s: float) -> SearchProfile:

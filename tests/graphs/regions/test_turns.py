@@ -148,6 +148,10 @@ async def test_a_turn_that_was_cut_off_goes_on_and_shows_what_it_had(
         await of(context, 1, 30.0).results()
     assert context.archive.items == [("region:R1:run", "inner")]
     assert shown == [("region:R1:so far:0", "inner")]
+    late = around()
+    late.archive.items = list(context.archive.items)
+    results = await of(late, 1, 0.0).results()
+    assert (results["R1"].run, resumed) == ("inner", [])  # no time is left to go on
     results = await of(context, 1, 30.0).results()
     assert resumed == ["inner"]
     assert results["R1"].run == "inner"
