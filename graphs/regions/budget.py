@@ -37,6 +37,8 @@ _COMPILE_S = {"cpu": (8.0, 0.1), "cuda": (5.0, 0.03)}
 _NODES_OF_A_PART = 100
 # A candidate for the whole: its kernels compiled, verified and timed.
 _JUDGED_S = {"cpu": 8.0, "cuda": 6.0}
+# By how many times a machine is taken to be quicker or slower than those figures, at most.
+_QUICKEST, _SLOWEST = 0.7, 4.0
 # In how many ways a whole is judged at least: called launch by launch, and in another mode.
 _WAYS = 2
 # With fewer places a module is searched as one: it is as good as one region.
@@ -90,6 +92,23 @@ class Costs(Value):
             compile_s=compile_s,
             judged_s=_JUDGED_S[kind],
             certifying_s=certifying_s + compile_s / 2,
+        )
+
+    def as_listed(self, took_s: float) -> Costs:
+        """The same on a machine that listed in so many seconds: all of it is much alike work.
+
+        Starts of processes, tracing and compiling take as many times what was expected as listing
+        did, within limits; a turn is never shorter for it.
+        """
+        times = min(max(took_s / self.listing_s, _QUICKEST), _SLOWEST)
+        compile_s = times * self.compile_s
+        return Costs(
+            listing_s=took_s,
+            turn_s=max(1.0, times) * self.turn_s,
+            reading_s=times * self.reading_s,
+            compile_s=compile_s,
+            judged_s=times * self.judged_s,
+            certifying_s=self.certifying_s + (compile_s - self.compile_s) / 2,
         )
 
     def whole_s(self, *, holds_baselines: bool, compiles: bool) -> float:

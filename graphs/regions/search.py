@@ -19,7 +19,6 @@ from kernelwright.graphs.run_view.events import Noted, RegionSearched, RegionsFo
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.call_modes import modes_of
 from kernelwright.graphs.search.options.run_terms import keep_composed, prepare_of
-from kernelwright.tools.types.outline import ModelRegions
 
 RegionsChoice = Literal["auto", "on", "off"]
 
@@ -81,13 +80,13 @@ async def search_regions(context: SearchContext, *, asked: bool = True) -> None:
     if found.regions is None or found.outline is None or not found.regions.classes:
         _leave(context, found.failure or "nothing stands between operators of the library's")
         return
-    budget = _budget(context, found.regions, asked=asked)
+    budget = _budget(context, found, asked=asked)
     # A session that goes on has had its plan, and the seconds that were begun with are spent.
     if budget.why_not and not _begun(context):
         _leave(context, budget.why_not)
         return
     context.emit(Noted(words=budget.words), key="regions:plan")
-    results = await Turns(context, found, _costs(context), budget.regions_s).results()
+    results = await Turns(context, found, _costs(context, found), budget.regions_s).results()
     parts = tuple((item, results[item.name]) for item in found.regions.classes)
     given = compositions(context, found, parts)
     used = {at for item in given.items for at in item.candidate.parents}
@@ -112,6 +111,7 @@ async def _measured(context: SearchContext) -> Listed:
     before_s = context.archive.spent_s()
     found = await listed(context.executor, context.task)
     seconds = context.archive.spent_s() - before_s
+    found = found.model_copy(update={"seconds": seconds})
     context.compared(seconds)
     context.archive.record_decision(_LISTED, found.model_dump_json())
     if found.regions is not None and found.regions.classes:
@@ -123,11 +123,13 @@ def _begun(context: SearchContext) -> bool:
     return any(key.startswith("region:") for key, _ in context.archive.decisions())
 
 
-def _costs(context: SearchContext) -> Costs:
-    return Costs.of(context.task, context.hardware.kind, context.pace.certifying_s())
+def _costs(context: SearchContext, found: Listed | None) -> Costs:
+    """What the parts take: as expected, and by what listing took once that is known."""
+    costs = Costs.of(context.task, context.hardware.kind, context.pace.certifying_s())
+    return costs.as_listed(found.seconds) if found is not None and found.seconds else costs
 
 
-def _budget(context: SearchContext, regions: ModelRegions | None, *, asked: bool) -> RegionBudget:
+def _budget(context: SearchContext, found: Listed | None, *, asked: bool) -> RegionBudget:
     """The budget as it is now, before or behind the listing."""
     profile = context.profile
     searching_s = context.searching_ends_s - context.searched_s
@@ -139,7 +141,7 @@ def _budget(context: SearchContext, regions: ModelRegions | None, *, asked: bool
         compiles="compile" in modes_of(context.task, context.hardware.kind),
         asked=asked or bool(context.task.parts),
     )
-    return planned(_costs(context), given, regions)
+    return planned(_costs(context, found), given, found.regions if found is not None else None)
 
 
 def _leave(context: SearchContext, why: str) -> None:

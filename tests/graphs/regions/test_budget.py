@@ -146,3 +146,14 @@ def test_an_audit_says_which_seconds_regions_would_want():
     assert not planned(COSTS, given(120)).why_not
     assert planned(COSTS, given(200, spent_s=20), regions).turns == 9
     assert wanted_words(COSTS, parted()) == ""
+
+
+def test_a_slow_machine_is_told_by_what_listing_took():
+    slow = COSTS.as_listed(50.0)
+    assert slow.turn_s == pytest.approx(25.0)
+    assert slow.compile_s == pytest.approx(60.0)
+    assert slow.certifying_s == pytest.approx(30.0 + 18.0)
+    assert COSTS.as_listed(5000.0).turn_s == pytest.approx(40.0)
+    quick = COSTS.as_listed(16.0)
+    assert quick.turn_s == COSTS.turn_s
+    assert quick.compile_s == pytest.approx(0.8 * COSTS.compile_s)
