@@ -29,22 +29,26 @@ Picked = Sequence[tuple[RegionClass, RegionResult]]
 
 
 def compositions(context: SearchContext, found: Listed, parts: Picked) -> Compositions:
-    """What was certainly faster, put together; and with what may be, where there is such."""
+    """What was certainly faster, put together and in every mode; then other choices of regions."""
+    choices = enumerate(_choices(parts).items(), start=1)
     made = [
-        _composition(context, found, words, picked, number)
-        for number, (words, picked) in enumerate(_choices(parts).items(), start=1)
+        _composition(context, found, words, picked, number) for number, (words, picked) in choices
     ]
     plain = [item for item in made if item is not None]
-    modes = modes_of(context.task, context.hardware.kind) if plain else ()
-    others = [called(plain[0], mode, 0) for mode in modes]
+    if not plain:
+        return Compositions(whole=not context.task.parts)
+    first, *others = plain
+    modes = modes_of(context.task, context.hardware.kind)
+    inside: list[Composition] = []
     if "compile" in modes and (fewer := _ahead_of_torch_compile(parts)):
         words = "what torch.compile would hardly make as fast"
         kept = _composition(context, found, words, fewer, len(made) + 1)
-        # Expected with the first of the others: inside torch.compile the rest is faster as well.
-        expected_ms = plain[0].idea.predicted_ms
-        others = [*_inside(kept, expected_ms), *others]
-    numbered = [_numbered(item, len(made) + 2 + at) for at, item in enumerate(others)]
-    return Compositions(items=(*plain, *numbered), whole=not context.task.parts)
+        # Expected with the first: inside torch.compile the rest is faster as well.
+        inside = _inside(kept, first.idea.predicted_ms)
+    called_so = [called(first, mode, 0) for mode in modes]
+    items = [first, *inside, *called_so, *others]
+    numbered = tuple(_numbered(item, number) for number, item in enumerate(items, start=1))
+    return Compositions(items=numbered, whole=not context.task.parts)
 
 
 def _inside(made: Composition | None, expected_ms: float | None) -> list[Composition]:
@@ -69,8 +73,9 @@ def _choices(parts: Picked) -> dict[str, Picked]:
 
 
 def _saved_ms(picked: tuple[RegionClass, RegionResult]) -> float:
+    """What a region's search promises; nothing where it is not certainly ahead of eager."""
     item, result = picked
-    return item.time_ms * (1 - 1 / result.ratio)
+    return item.time_ms * (1 - 1 / result.ratio) if result.faster else 0.0
 
 
 def _ahead_of_torch_compile(parts: Picked) -> Picked:

@@ -129,12 +129,14 @@ def test_inside_torch_compile_a_region_stays_with_it_where_it_would_be_as_fast(
     told = [(item.candidate.plan, item.candidate.mode) for item in both.items]
     assert told == [
         ("R1+R2", "eager"),
-        ("R1", "eager"),
         ("R1", "compile"),
         ("R1+R2", "compile"),
         ("R1+R2", "graph"),
+        ("R1", "eager"),
     ]
-    assert len({item.idea.id for item in both.items}) == len(both.items)
+    assert [item.idea.id for item in both.items] == [f"r1i{number}" for number in range(1, 6)]
+    expected = [item.idea.predicted_ms for item in both.items]
+    assert expected == [5.0, 5.0, 5.0, 5.0, 7.0]  # of 10 ms R1 saves 3 and R2 2
 
 
 def test_what_is_ahead_of_torch_compile_everywhere_is_put_together_once_a_mode(
@@ -142,3 +144,13 @@ def test_what_is_ahead_of_torch_compile_everywhere_is_put_together_once_a_mode(
 ):
     made = made_of(monkeypatch, (hopeful(1, 4.0, 3.0), 4.0))
     assert [item.candidate.mode for item in made.items] == ["eager", "compile", "graph"]
+
+
+def test_what_may_be_faster_promises_nothing_and_comes_behind_what_is(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made = made_of(monkeypatch, (hopeful(1, 4.0, 3.0), 4.0), (hopeful(2, 4.0, 3.0), 0.98))
+    told = [(item.candidate.plan, item.candidate.mode) for item in made.items]
+    assert told[0] == ("R1", "eager")
+    assert told[-1] == ("R1+R2", "eager")
+    assert {item.idea.predicted_ms for item in made.items} == {7.0}
