@@ -24,13 +24,7 @@ from kernelwright.agents.role import Role, StepRole
 from kernelwright.agents.roles import ROLES, AgentSet
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.toolbox.workbench import Workbench
-from kernelwright.graphs.run_view.events import (
-    EVENT,
-    BaselinesMeasured,
-    Event,
-    FloorRevised,
-    RegionsFound,
-)
+from kernelwright.graphs.run_view.events import Event, FloorRevised
 from kernelwright.graphs.search.options.remembering import begun_with
 from kernelwright.graphs.search.options.run_terms import (
     COMPOSED_TERM,
@@ -40,6 +34,7 @@ from kernelwright.graphs.search.options.run_terms import (
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
 from kernelwright.graphs.search.pace import Pace, pace_of
+from kernelwright.graphs.search.spending import Spent, measuring_baselines_s
 from kernelwright.graphs.search.told import ReadingsTold
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive
@@ -92,22 +87,13 @@ class Control:
             search.allow(self._profile)
 
     @property
-    def spent(self) -> "Spent":
+    def spent(self) -> Spent:
         """What the search has spent; nothing before it began."""
         search = self._search
         if search is None:
             return Spent()
         over = search.searched_s >= search.searching_ends_s
         return Spent(search.searched_s, search.archive.spent_s(), over)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Seconds of searching, seconds with baselines and profilers, and whether that was all."""
-
-    searched_s: float = 0.0
-    whole_s: float = 0.0
-    over: bool = False
 
 
 Listener = Callable[[Event], None]
@@ -449,16 +435,3 @@ class SearchContext:
         if self.executor.capabilities.foresees:
             judged = self.archive.evaluation
             self.executor.foresee([i for i in candidates[:AHEAD] if judged(i.id, "screen") is None])
-
-
-def measuring_baselines_s(archive: Archive) -> float:
-    """Seconds that measuring PyTorch's own ways took in this run so far."""
-    events = (EVENT.validate_json(item.payload) for item in archive.events())
-    measured = (event for event in events if isinstance(event, BaselinesMeasured | RegionsFound))
-    return sum(event.seconds for event in measured)
-
-
-def spent_of(archive: Archive) -> Spent:
-    """What a run's ended sessions spent, as `SearchContext` counts it."""
-    whole_s = archive.spent_s()
-    return Spent(whole_s - measuring_baselines_s(archive) - archive.profiling_s(), whole_s)

@@ -39,7 +39,7 @@ from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of
 from kernelwright.graphs.search.options.rounds import gives_up
-from kernelwright.graphs.search.options.run_terms import manner_of
+from kernelwright.graphs.search.options.run_terms import holds_profiling, manner_of
 from kernelwright.graphs.search.state import SearchState, Update
 from kernelwright.tools.archive import (
     Archive,
@@ -125,7 +125,7 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     it.
     """
     context, round = runtime.context, state["round"]
-    if context.profile.seconds_hold == "everything":
+    if holds_profiling(context.archive):
         until_s = context.searching_ends_s - _unprepared_s(context)
         if context.is_out_of_time(f"profile:{round}", until_s):
             return {}

@@ -32,6 +32,7 @@ from kernelwright.graphs.search.options.run_terms import (
     keep_composed,
     keep_counters,
     keep_distinct,
+    keep_held_profiling,
     keep_manner,
     keep_prepare,
     keep_roles,
@@ -153,6 +154,8 @@ async def start_search(
             keep_tuner(archive)
             keep_distinct(archive)
             keep_counters(archive)
+            if profile.seconds_hold == "everything":
+                keep_held_profiling(archive)
             keep_second_chances(archive)
             if modes and judge.capabilities.certifies:
                 keep_call_modes(archive)

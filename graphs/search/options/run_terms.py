@@ -178,6 +178,19 @@ def steering_symptoms(archive: Archive, candidate: str) -> tuple[Symptom, ...]:
     return tuple(item.model_copy(update=plain) for item in found if not is_later(item))
 
 
+_HELD_TERM = "profiling"
+
+
+def keep_held_profiling(archive: Archive) -> None:
+    """Let a new run whose seconds hold everything profile only where a round can follow."""
+    archive.record_term(_HELD_TERM, "held")
+
+
+def holds_profiling(archive: Archive) -> bool:
+    """Whether it does; before this was kept a search profiled behind its end as well."""
+    return archive.term(_HELD_TERM) is not None
+
+
 _DISTINCT_TERM = "distinct"
 
 

@@ -93,3 +93,12 @@ async def test_a_run_that_is_older_than_profiling_replays_without(
         summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert told.difference is None
+
+
+async def test_a_held_search_replays(search: Search, toy: ModuleType, tmp_path: Path) -> None:
+    summary = await search(seconds=0.01, seconds_hold="everything")
+    told = await replay(
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+    )
+    assert told.difference is None
+    assert told.ended == ""
