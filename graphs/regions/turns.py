@@ -81,10 +81,12 @@ class Turns:
                 shown = result_shown(item, results[item.name], in_use=False)
                 context.emit(RegionSearched(region=shown), key=key)
         finally:
-            if ahead:
-                executor.compile_ahead(True)
-            executor.beside_eager_alone(False)
-            await self._forget(self._reading)
+            try:
+                await self._forget()  # first: what is read now is not to be compiled
+            finally:
+                if ahead:
+                    executor.compile_ahead(True)
+                executor.beside_eager_alone(False)
         return results
 
     async def _turn(self, item: RegionClass, done: set[str]) -> RegionResult:
@@ -121,12 +123,12 @@ class Turns:
                 reading = context.executor.read(self._written(item), self._policy)
                 self._reading[item.name] = asyncio.ensure_future(reading)
 
-    async def _forget(self, reading: dict[str, asyncio.Task[Task | Refusal]]) -> None:
+    async def _forget(self) -> None:
         """End what is read for nobody."""
-        for task in reading.values():
+        for task in self._reading.values():
             task.cancel()
-        await asyncio.gather(*reading.values(), return_exceptions=True)
-        reading.clear()
+        await asyncio.gather(*self._reading.values(), return_exceptions=True)
+        self._reading.clear()
 
     @property
     def _policy(self) -> TracePolicy:
