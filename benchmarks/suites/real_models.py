@@ -17,7 +17,7 @@ so that the same call goes on where the last one was cut off. Several processes 
 each with a GPU, a `--part` and an `--out` of its own:
 
     CUDA_VISIBLE_DEVICES=1 python benchmarks/suites/real_models.py --target cuda --size real
-        --regions on --search quick --seconds 60 --evidence timing --run-limit-s 140
+        --regions on --search standard --seconds 240 --evidence timing --run-limit-s 400
         --limit-s 580 --dtype float32 bfloat16 --part 2/4 --out part2.jsonl
     python benchmarks/suites/real_models.py --target cpu --models gpt tagger --out FILE
     python benchmarks/suites/real_models.py --summary part1.jsonl part2.jsonl
@@ -57,6 +57,7 @@ NOTHING = (
 )  # fmt: skip
 GRACE_S = 20.0  # to keep the best after an interrupt
 NOT_TOLD = ("out", "summary", "commit")
+WORDS = 8000  # of what a command said, its plan and what came of each region among them
 VERIFY_S = 120.0  # an export's own check, torch.compile's build included
 
 
@@ -116,7 +117,7 @@ def ended(command: list[str], folder: Path, limit_s: float) -> dict:
         if late and hung:
             os.killpg(started.pid, signal.SIGKILL)
             started.wait()
-        words = [stream.seek(0) or stream.read().strip()[-1500:] for stream in (err, out)]
+        words = [stream.seek(0) or stream.read().strip()[-WORDS:] for stream in (err, out)]
     exit = None if late and hung else started.returncode
     return {"exit": exit, "late": late, "words": words[0], "printed": words[1]}
 

@@ -16,11 +16,12 @@ _LISTED = 2
 
 
 class Listed(Value):
-    """An outline with its regions; `failure` says why there are none."""
+    """An outline with its regions, and what listing took; `failure` says why there are none."""
 
     outline: Outline | None = None
     regions: ModelRegions | None = None
     failure: str = ""
+    seconds: float = 0.0
 
 
 def is_large(task: Task) -> bool:

@@ -7,13 +7,13 @@ nothing, as every step can be repeated from the archive; a pause waits for the e
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from langgraph.runtime import RunControl
 
@@ -24,13 +24,7 @@ from kernelwright.agents.role import Role, StepRole
 from kernelwright.agents.roles import ROLES, AgentSet
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.toolbox.workbench import Workbench
-from kernelwright.graphs.run_view.events import (
-    EVENT,
-    BaselinesMeasured,
-    Event,
-    FloorRevised,
-    RegionsFound,
-)
+from kernelwright.graphs.run_view.events import Event, FloorRevised
 from kernelwright.graphs.search.options.remembering import begun_with
 from kernelwright.graphs.search.options.run_terms import (
     COMPOSED_TERM,
@@ -40,6 +34,7 @@ from kernelwright.graphs.search.options.run_terms import (
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
 from kernelwright.graphs.search.pace import Pace, pace_of
+from kernelwright.graphs.search.spending import Spent, measuring_baselines_s
 from kernelwright.graphs.search.told import ReadingsTold
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive
@@ -92,22 +87,13 @@ class Control:
             search.allow(self._profile)
 
     @property
-    def spent(self) -> "Spent":
+    def spent(self) -> Spent:
         """What the search has spent; nothing before it began."""
         search = self._search
         if search is None:
             return Spent()
         over = search.searched_s >= search.searching_ends_s
         return Spent(search.searched_s, search.archive.spent_s(), over)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """Seconds of searching, seconds with baselines and profilers, and whether that was all."""
-
-    searched_s: float = 0.0
-    whole_s: float = 0.0
-    over: bool = False
 
 
 Listener = Callable[[Event], None]
@@ -143,8 +129,20 @@ class Circumstances:
 MakeAgents = Callable[[Circumstances], AgentSet]
 
 
-# Something to be done before the first plan, as searching a model's regions is.
-Prepare = Callable[["SearchContext"], Awaitable[None]]
+class Prepare(Protocol):
+    """Something to be done before the first plan, as searching a model's regions is.
+
+    `choice` is what the person asked for in a word; it is kept with the run, for its resume.
+    """
+
+    @property
+    def choice(self) -> str:
+        """The word."""
+        ...
+
+    async def __call__(self, context: "SearchContext") -> None:
+        """Do it."""
+        ...
 
 
 @dataclass
@@ -180,6 +178,7 @@ class SearchContext:
     certified: int = 0
     # What of each idea stands in the ledger already, see `graphs.search.learn`.
     entered: dict[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    _made: AgentSet = field(init=False)
     _baselines: Baselines | None = None
     _profiling_s: float | None = None
     _comparing_s: float | None = None
@@ -243,7 +242,8 @@ class SearchContext:
         """Search the regions of a large model first, where that was asked for and is not done."""
         if self.prepare is not None and self.archive.term(COMPOSED_TERM) is None:
             await self.prepare(self)
-            self._make_agents()
+            # The same agents, which only begin otherwise: of a large model making them takes long.
+            self.agents = begun_with(self.archive, self._made)
 
     def _make_agents(self) -> None:
         """Make them for the device as it is known; of a large model that takes its time.
@@ -265,8 +265,9 @@ class SearchContext:
             self._bench(),
             self.book or EventBook(self.archive, self.emit),
         )
-        agents = self.make_agents(around).without(self.profile.without, self.seed, self.roles)
-        self.agents = begun_with(self.archive, agents)
+        made = self.make_agents(around)
+        self._made = made.without(self.profile.without, self.seed, self.roles)
+        self.agents = begun_with(self.archive, self._made)
         self._making_s += self.archive.spent_s() - before_s
 
     def _bench(self) -> Workbench | None:
@@ -434,16 +435,3 @@ class SearchContext:
         if self.executor.capabilities.foresees:
             judged = self.archive.evaluation
             self.executor.foresee([i for i in candidates[:AHEAD] if judged(i.id, "screen") is None])
-
-
-def measuring_baselines_s(archive: Archive) -> float:
-    """Seconds that measuring PyTorch's own ways took in this run so far."""
-    events = (EVENT.validate_json(item.payload) for item in archive.events())
-    measured = (event for event in events if isinstance(event, BaselinesMeasured | RegionsFound))
-    return sum(event.seconds for event in measured)
-
-
-def spent_of(archive: Archive) -> Spent:
-    """What a run's ended sessions spent, as `SearchContext` counts it."""
-    whole_s = archive.spent_s()
-    return Spent(whole_s - measuring_baselines_s(archive) - archive.profiling_s(), whole_s)

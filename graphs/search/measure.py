@@ -153,10 +153,14 @@ async def evaluate(state: SearchState, runtime: Runtime[SearchContext]) -> Updat
         sure = _SURE if context.width > 1 else 0
     waiting = [*state["written"], *(put_off(context, round) if not state["attempt"] else ())]
     left = in_order(context, waiting, [item.candidate for item in judged])
+    if opening and any(item.mode == "compile" for item in left):
+        # What torch.compile built for the baseline it finds again inside of these.
+        await complete(context)
     until_s = screening_ends_s(context, round)
     judged += await screen(context, left, round, sure=sure, until_s=until_s)
     if opening:
-        # A screening needs eager alone; torch.compile may still be at work beside it.
+        # A screening needs eager alone; torch.compile may still be at work beside it. What is
+        # known by now is not measured again.
         await complete(context)
     await context.look_at_the_floor(f"{round}:{state['attempt']}", round)
     best = await promote(context, judged, best, round)

@@ -33,7 +33,9 @@ from kernelwright.graphs.search.options.run_terms import (
     keep_composed,
     keep_counters,
     keep_distinct,
+    keep_held_profiling,
     keep_manner,
+    keep_prepare,
     keep_roles,
     keep_start,
     keep_tuner,
@@ -154,6 +156,8 @@ async def start_search(
             keep_tuner(archive)
             keep_distinct(archive)
             keep_counters(archive)
+            if profile.seconds_hold == "everything":
+                keep_held_profiling(archive)
             keep_second_chances(archive)
             if modes and judge.capabilities.certifies:
                 keep_call_modes(archive)
@@ -161,6 +165,8 @@ async def start_search(
             keep_rules(archive, judge)
             if prepare is None:
                 keep_composed(archive, Compositions())  # nor will a resume search its regions
+            else:
+                keep_prepare(archive, prepare.choice)
             agents = make_agents or agents_for(models)
             context = _context(archive, judge, agents, listener, control, patience_s, overhear)
             context.prepare = prepare

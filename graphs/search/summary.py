@@ -91,6 +91,7 @@ def _sized(archive: Archive, view: RunView, *, forced: bool) -> Material | None:
         summary=record.summary,
         forced=forced,
         shapes=found.served.verified,
+        backward=own_backward(archive),
     )
     return made if made.improved or forced else None
 

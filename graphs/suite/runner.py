@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelwright.agents.profiler.profiler import PlaybookProfiler
-from kernelwright.graphs.regions.search import RegionsChoice, by_regions, region_files
+from kernelwright.graphs.regions.search import RegionsChoice, by_regions
+from kernelwright.graphs.regions.turns import region_files
 from kernelwright.graphs.search.context import Listener, MakeAgents
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search

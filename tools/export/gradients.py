@@ -3,7 +3,8 @@
 An export whose forward runs kernels recomputes through the reference for its gradients: those are
 right to any order, as the reference's are. A whole training step is then slower than the
 reference's by the time of the kernels, so the default stays the reference unless a backward of our
-own was found that makes the step faster. The choice stands in module.py as `GRADIENTS`.
+own was found that makes the step faster. That one holds the example's sizes: where an export serves
+others, a step at those is the reference's. The choice stands in module.py as `GRADIENTS`.
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ def gradients_of(material: Material) -> Gradients:
     source = language_of(material.candidate).parse(material.candidate.kernel)
     plan = validate_plan(material.candidate.plan, source)
     refused = _refused(task, plan, floating)
-    # The backward's operators hold the sizes of the example.
-    one_size = material.shapes is None
-    known = one_size and not refused and _reads(material) <= _known(task, plan)
+    known = not refused and _reads(material) <= _known(task, plan)
     return Gradients(refused, floating, training_of(material) if known else None)
 
 
@@ -145,6 +144,7 @@ def words(material: Material) -> str:
             "those of float64 were compared with the backward's kernels for what these are given "
             "(`backward/VERIFICATION.md`); forward and backward together are compared by "
             "`verify.py`. Second derivatives recompute through the reference."
+            f"{_other_sizes(material)}"
         )
     return (
         "there is no backward of our own. Where autograd is recording, `module.py` runs the "
@@ -152,6 +152,12 @@ def words(material: Material) -> str:
         "backward runs the reference's forward again: less is kept between the two, but a step "
         "takes longer by the kernels' time. It was not timed."
     )
+
+
+def _other_sizes(material: Material) -> str:
+    if material.shapes is None:
+        return ""
+    return " At other sizes than the example's the reference runs both ways."
 
 
 def values(

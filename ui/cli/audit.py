@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.graphs.conversation.loading import kernel_words
+from kernelwright.graphs.regions.budget import Costs, wanted_words
 from kernelwright.graphs.regions.listing import listed_for_audit
 from kernelwright.graphs.run_view.events import (
     amount,
@@ -20,6 +21,8 @@ from kernelwright.graphs.run_view.events import (
     one_line,
     plain,
 )
+from kernelwright.graphs.search.pace import pace_of
+from kernelwright.tools.archive import default_home
 from kernelwright.tools.hardware import floor_ms
 from kernelwright.tools.hardware import floor_words as floor_source
 from kernelwright.tools.types import Badge, Dispatched, MemoryNeeds, Task, TracePolicy, Value
@@ -42,7 +45,8 @@ class Audit(Value):
 
     `memory_bytes` is the most that judging takes at once, `memory` how it comes about; both
     are None, and `dispatch` empty, where `not_profiled` says why PyTorch could not be watched.
-    `not_listed` says why a model's regions are not known. Where a model cannot be traced as a
+    `not_listed` says why a model's regions are not known, `regions_want` which seconds a search
+    over them would want. Where a model cannot be traced as a
     whole, `parts` are the submodules that can be, and `untraced` what keeps the rest with PyTorch.
     """
 
@@ -56,6 +60,7 @@ class Audit(Value):
     not_profiled: str = ""
     regions: ModelRegions | None = None
     not_listed: str = ""
+    regions_want: str = ""
     parts: tuple[Part, ...] = ()
     untraced: tuple[Untraced, ...] = ()
 
@@ -108,6 +113,10 @@ async def audited(
         found = audit_of(task, floor, await executor.dispatch(task), floor_source(hardware))
         parts = await listed_for_audit(executor, task)
         more = {"regions": parts.regions, "not_listed": parts.failure}
+        if parts.regions is not None:
+            pace = pace_of(default_home(), hardware)
+            costs = Costs.of(task, hardware.kind, pace.certifying_s())
+            more |= {"regions_want": wanted_words(costs, parts.regions)}
         return task, found.model_copy(update=more), hardware.name
 
 
@@ -157,6 +166,8 @@ def tell(task: Task, found: Audit, device: str) -> None:
         grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
     if found.not_listed:
         grid.add_row("regions", Text(f"not seen: {one_line(found.not_listed, 200)}"))
+    if found.regions_want:
+        grid.add_row("--seconds", Text(found.regions_want))
     for words in part_words(found.parts):
         grid.add_row("traced", Text(words))
     for words in untraced_words(found.untraced):

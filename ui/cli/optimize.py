@@ -106,8 +106,6 @@ def prepared(
 ) -> Search:
     """The search over a file, once all that was asked for is known to be possible; or Complaint."""
     file = existing_target(file)
-    if options.train and options.shapes:
-        raise Complaint("--train and --shapes exclude each other: gradients serve one size so far")
     profile = chosen_profile(search, options)
     policy = TracePolicy(
         entry=entry,

@@ -134,7 +134,8 @@ async def call_otherwise(context: SearchContext, best: Best, round: int) -> Best
         if made.id not in {item.candidate.id for item in archive.candidates()}:
             _written(context, made, round)
         screened = await judge(context, made, "screen", round)
-        if _is_ahead(screened, screened_ms(context, candidate)):
+        own_ms = screened_ms(context, candidate) if candidate.id != made.id else None
+        if _is_ahead(screened, own_ms):
             precise = await judge(context, made, "precise", round)
             best = settle(context, made, precise, best, round)
     return best
@@ -177,15 +178,19 @@ def _chosen(context: SearchContext, round: int) -> list[tuple[Candidate, CallMod
 
 
 def _left(context: SearchContext) -> list[tuple[str, CallMode]]:
-    """Modes of what regions were put together to for which there was no time in their round."""
+    """Modes of what regions were put together to for which there was no time in their round.
+
+    One that stands in no plain way is named itself; it waits for the first of those that do.
+    """
     items, archive = compositions_of(context.archive).items, context.archive
     plain = {item.candidate.plan: item.candidate.id for item in items if _is_plain(item.candidate)}
+    first = next(iter(plain.values()), "")
     return [
-        (plain[item.candidate.plan], item.candidate.mode)
+        (plain.get(item.candidate.plan, item.candidate.id), item.candidate.mode)
         for item in items
         if not _is_plain(item.candidate)
         and archive.evaluation(item.candidate.id) is None
-        and _is_correct(archive.evaluation(plain[item.candidate.plan]))
+        and _is_correct(archive.evaluation(plain.get(item.candidate.plan, first)))
         and (item.candidate.mode != "compile" or _compile_s(context) is not None)
     ]
 

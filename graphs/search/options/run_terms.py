@@ -120,6 +120,19 @@ def composed(archive: Archive, agents: AgentSet) -> AgentSet:
     return begun.replaced(CODER, GivenCoder(agents.coder, given.candidates))
 
 
+_PREPARE_TERM = "prepare"
+
+
+def keep_prepare(archive: Archive, choice: str) -> None:
+    """Write down what is done before a new run's first plan, in the person's word."""
+    archive.record_term(_PREPARE_TERM, choice)
+
+
+def prepare_of(archive: Archive) -> str:
+    """That word; "" in runs from before it was kept."""
+    return archive.term(_PREPARE_TERM) or ""
+
+
 _CRITIC_TERM = "critic"
 
 
@@ -163,6 +176,19 @@ def steering_symptoms(archive: Archive, candidate: str) -> tuple[Symptom, ...]:
         return found
     plain = {"kernel": "", "worth": None, "turns": ()}
     return tuple(item.model_copy(update=plain) for item in found if not is_later(item))
+
+
+_HELD_TERM = "profiling"
+
+
+def keep_held_profiling(archive: Archive) -> None:
+    """Let a new run whose seconds hold everything profile only where a round can follow."""
+    archive.record_term(_HELD_TERM, "held")
+
+
+def holds_profiling(archive: Archive) -> bool:
+    """Whether it does; before this was kept a search profiled behind its end as well."""
+    return archive.term(_HELD_TERM) is not None
 
 
 _DISTINCT_TERM = "distinct"

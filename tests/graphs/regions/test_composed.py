@@ -13,12 +13,14 @@ from kernelwright.agents.roles.composed import (
     Composition,
     Compositions,
 )
-from kernelwright.graphs.regions import search
-from kernelwright.graphs.regions.paying import too_little, turns
-from kernelwright.graphs.regions.search import RegionResult, by_regions, may_pay
+from kernelwright.graphs.regions import composing
+from kernelwright.graphs.regions.composing import called
+from kernelwright.graphs.regions.listing import Listed
+from kernelwright.graphs.regions.results import RegionResult
+from kernelwright.graphs.regions.search import by_regions
 from kernelwright.graphs.search.options.call_modes import modes_of
 from kernelwright.tools.types import Candidate, Idea
-from kernelwright.tools.types.outline import ModelRegions, Region, RegionClass
+from kernelwright.tools.types.outline import Region, RegionClass
 
 IDEA = Idea(
     id="r1i1",
@@ -77,109 +79,78 @@ async def test_beside_what_was_put_together_a_model_is_searched_as_one_if_it_may
     assert [idea.id for idea in proposal.ideas] == (["r2i1"] if whole else [])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "kind", "remote", "wanted"),
-    [
-        (240, "cpu", False, True),
-        (32, "cpu", False, False),
-        (240, "cuda", False, True),
-        (32, "cuda", False, True),
-        (10, "cuda", False, False),
-        (240, "cpu", True, False),
-        (240, "cuda", True, False),
-    ],
-)
-def test_regions_are_listed_unasked_where_two_of_them_can_have_a_turn(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, kind: str, remote: bool, wanted: bool
-):
-    large, small = SimpleNamespace(parts=()), SimpleNamespace(parts=())
-    monkeypatch.setattr(search, "is_large", lambda task: task is large)
-    context: Any = SimpleNamespace(
-        task=large,
-        profile=SimpleNamespace(seconds=seconds),
-        hardware=SimpleNamespace(kind=kind),
-        executor=SimpleNamespace(capabilities=SimpleNamespace(remote=remote)),
-    )
-    assert may_pay(context) is wanted
-    context.task = small
-    assert not may_pay(context)
-    context.task = SimpleNamespace(parts=("first",))
-    assert may_pay(context)  # there is no other way
-
-
-def parted(*kinds: tuple[int, float]) -> ModelRegions:
-    """Classes with so many places and so much of the time each, all of it to be gained."""
-    place = Region(nodes=("n",), inputs=("x",), weights=(), outputs=("n",))
-    classes = tuple(
-        RegionClass(
-            name=f"R{number}", key=str(number), words="", regions=(place,) * places,
-            time_ms=share, share=share, floor_ms=0.0,
-        )
-        for number, (places, share) in enumerate(kinds, start=1)
-    )  # fmt: skip
-    return ModelRegions(classes=classes, left=(), whole_ms=1.0)
-
-
-def test_a_module_of_one_or_two_regions_is_searched_as_one():
-    assert "only 2 of its regions" in too_little(parted((2, 0.9)), 9)
-    assert "only 2 of its regions" in too_little(parted((2, 0.9), (40, 0.001)), 9)
-    assert not too_little(parted((2, 0.6), (1, 0.3)), 9)
-
-
-def test_regions_are_searched_where_those_that_have_a_turn_hold_half_of_what_there_is_to_gain():
-    different = parted(*[(1, 0.05)] * 12)
-    words = too_little(different, 5)
-    assert "the time is for 5 of 12 regions that differ" in words
-    assert "42% of what there is to gain" in words
-    assert not too_little(different, 6)
-    assert not too_little(parted((12, 0.5), (1, 0.1), (1, 0.1)), 1)  # twelve equal layers
-
-
-@pytest.mark.asyncio
-async def test_what_regions_take_beside_their_slices_is_not_taken_from_the_whole(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    found: Any = SimpleNamespace(regions=parted(*[(1, 0.1)] * 10))
-    told: list[tuple[str, str]] = []
-    context: Any = SimpleNamespace(
-        searched_s=0.0,
-        searching_ends_s=100.0,
-        archive=SimpleNamespace(
-            decisions=lambda: (), record_decision=lambda *kept: told.append(kept)
-        ),
-        executor=SimpleNamespace(
-            compile_ahead=lambda wanted: None, beside_eager_alone=lambda wanted: None
-        ),
-        emit=lambda event, key: None,
-    )
-    slices: list[float] = []
-
-    async def searching(context: Any, found: Any, item: RegionClass, slice_s: float):
-        if slice_s < 4.0:
-            return RegionResult(why="the time was over before its turn")
-        slices.append(slice_s)
-        context.searched_s += slice_s + 6.0  # to be read, and for eager's time
-        return RegionResult(run=item.name)
-
-    monkeypatch.setattr(search, "_search", searching)
-    results = await search._searched(context, found)
-    assert len(results) == len(told) == 10
-    assert len(slices) >= 5
-    assert context.searched_s <= 70.0
-
-
-def test_a_longer_search_gives_more_regions_a_turn_on_every_device():
-    for kind in ("cpu", "cuda"):
-        assert turns(10, kind) == 0
-        assert turns(240, kind) > turns(120, kind) > 1
-
-
 @pytest.mark.parametrize(("kind", "modes"), [("cpu", ["compile"]), ("cuda", ["compile", "graph"])])
 def test_what_was_put_together_is_also_called_in_every_other_mode(kind: str, modes: list[str]):
     task: Any = SimpleNamespace(parts=(), draws_random=False)
-    made = [search._called(GIVEN.items[0], mode, 4) for mode in modes_of(task, kind)]
+    made = [called(GIVEN.items[0], mode, 4) for mode in modes_of(task, kind)]
     assert [item.candidate.mode for item in made] == modes
     assert len({WHOLE.id, *(item.candidate.id for item in made)}) == 1 + len(modes)
     assert {item.candidate.plan for item in made} == {WHOLE.plan}
     assert made[0].idea.title == "regions put together: R1, inside torch.compile"
     assert made[0].idea.id == "r1i4"
+
+
+def hopeful(number: int, time_ms: float, fused_ms: float) -> RegionClass:
+    place = Region(nodes=("n",), inputs=("x",), weights=(), outputs=("n",))
+    return RegionClass(
+        name=f"R{number}", key=str(number), words="", regions=(place,), time_ms=time_ms,
+        share=0.5, floor_ms=0.0, fused_ms=fused_ms,
+    )  # fmt: skip
+
+
+def made_of(monkeypatch: pytest.MonkeyPatch, *parts: tuple[RegionClass, float]) -> Compositions:
+    """What classes with these ratios to eager are put together to; plans are the classes' names."""
+
+    def written(graph: object, of: list[Any], *given: object) -> Candidate:
+        names = "+".join(part.of.name for part in of)
+        parents = tuple(part.candidate.id for part in of)
+        return Candidate(id=names, language="cpp", kernel="k", plan=names, parents=parents)
+
+    monkeypatch.setattr(composing, "compose", written)
+    context: Any = SimpleNamespace(
+        task=SimpleNamespace(parts=(), draws_random=False, inputs=()),
+        hardware=SimpleNamespace(kind="cuda"),
+    )
+    found = Listed.model_construct(
+        outline=SimpleNamespace(parts=(), graph=None, whole_ms=10.0), regions=None
+    )
+    searched = [
+        (item, RegionResult(run="a", candidate=WHOLE, ratio=ratio, low=ratio))
+        for item, ratio in parts
+    ]
+    return composing.compositions(context, found, searched)
+
+
+def test_inside_torch_compile_a_region_stays_with_it_where_it_would_be_as_fast(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # Eager takes 4 ms for both; R1 took 1 in its search and R2 2, of which Inductor needs 1.5.
+    both = made_of(monkeypatch, (hopeful(1, 4.0, 3.0), 4.0), (hopeful(2, 4.0, 1.5), 2.0))
+    told = [(item.candidate.plan, item.candidate.mode) for item in both.items]
+    assert told == [
+        ("R1+R2", "eager"),
+        ("R1", "compile"),
+        ("R1+R2", "compile"),
+        ("R1+R2", "graph"),
+        ("R1", "eager"),
+    ]
+    assert [item.idea.id for item in both.items] == [f"r1i{number}" for number in range(1, 6)]
+    expected = [item.idea.predicted_ms for item in both.items]
+    assert expected == [5.0, 5.0, 5.0, 5.0, 7.0]  # of 10 ms R1 saves 3 and R2 2
+
+
+def test_what_is_ahead_of_torch_compile_everywhere_is_put_together_once_a_mode(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made = made_of(monkeypatch, (hopeful(1, 4.0, 3.0), 4.0))
+    assert [item.candidate.mode for item in made.items] == ["eager", "compile", "graph"]
+
+
+def test_what_may_be_faster_promises_nothing_and_comes_behind_what_is(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made = made_of(monkeypatch, (hopeful(1, 4.0, 3.0), 4.0), (hopeful(2, 4.0, 3.0), 0.98))
+    told = [(item.candidate.plan, item.candidate.mode) for item in made.items]
+    assert told[0] == ("R1", "eager")
+    assert told[-1] == ("R1+R2", "eager")
+    assert {item.idea.predicted_ms for item in made.items} == {7.0}

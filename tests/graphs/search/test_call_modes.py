@@ -191,6 +191,18 @@ async def test_a_region_is_called_launch_by_launch_as_its_whole_has_the_modes(
     assert {mode for mode, _ in executor.modes} == {"eager"}
 
 
+class PutTogether:
+    """Leaves what regions might have been put together to."""
+
+    choice = "on"
+
+    def __init__(self, items: tuple[Composition, ...]) -> None:
+        self._items = items
+
+    async def __call__(self, context: SearchContext) -> None:
+        keep_composed(context.archive, Compositions(items=self._items))
+
+
 @pytest.mark.parametrize("seconds", [0.01, 600.0])
 async def test_the_modes_of_what_regions_were_put_together_to_have_a_look_however_late_it_is(
     toy: ModuleType, tmp_path: Path, seconds: float
@@ -200,26 +212,28 @@ async def test_the_modes_of_what_regions_were_put_together_to_have_a_look_howeve
     whole = new_candidate("cpp", draft.kernel, draft.plan, strategies=draft.strategies)
     modes: tuple[CallMode, ...] = ("eager", "compile", "graph")
     idea = Idea(id="", title="", mechanism="", reason="", category="fusion", metric="")
+    # Of fewer regions, which stands nowhere as it is called launch by launch.
+    fewer = new_candidate("cpp", draft.kernel, f"{draft.plan}\n", strategies=draft.strategies)
+    made = (*(in_mode(whole, mode) for mode in modes), in_mode(fewer, "compile"))
     items = tuple(
         Composition(
-            idea=idea.model_copy(update={"id": f"r1i{number}", "round": 1}),
-            candidate=in_mode(whole, mode),
+            idea=idea.model_copy(update={"id": f"r1i{number}", "round": 1}), candidate=candidate
         )
-        for number, mode in enumerate(modes, start=1)
+        for number, candidate in enumerate(made, start=1)
     )
-
-    async def prepare(context: SearchContext) -> None:
-        keep_composed(context.archive, Compositions(items=items))
-
     profile = toy.PROFILE.model_copy(update={"seconds": seconds, "tuning_trials": 0})
     summary = await start_search(
         Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=executor,
-        make_agents=lambda around: toy.toy_agents(toy.LOOPS), prepare=prepare,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS), prepare=PutTogether(items),
     )  # fmt: skip
     assert isinstance(summary, Summary)
     assert summary.best is not None
     assert summary.best.mode == "graph"
     assert {mode for mode, effort in executor.modes if effort == "screen"} == {*modes}
+    screened = [what for what, effort in executor.asked if effort == "screen"]
+    # torch.compile's baseline is built before what is mostly the same inside of it.
+    inside = [screened.index(item.id) for item in made if item.mode == "compile"]
+    assert screened.index("compile") < min(inside)
 
 
 async def test_a_mode_does_not_take_the_time_in_which_the_best_is_certified(

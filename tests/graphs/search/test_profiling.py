@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Profiled
 from kernelwright.tools.archive import Archive
@@ -58,6 +60,16 @@ async def test_a_search_that_may_not_profile_never_asks(
     assert profiles(tmp_path, summary.run)
 
 
+@pytest.mark.parametrize(("holds", "asked"), [("everything", False), ("certification", True)])
+async def test_behind_the_end_of_a_held_search_nobody_is_profiled(
+    search: Search, toy: ModuleType, holds: str, asked: bool
+) -> None:
+    executor = toy.ToyExecutor()
+    summary = await search(executor=executor, seconds=0.01, seconds_hold=holds)
+    assert summary.best is not None
+    assert bool(executor.profiled) is asked
+
+
 async def test_a_replay_reads_what_was_measured_then(
     search: Search, toy: ModuleType, tmp_path: Path
 ) -> None:
@@ -81,3 +93,12 @@ async def test_a_run_that_is_older_than_profiling_replays_without(
         summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert told.difference is None
+
+
+async def test_a_held_search_replays(search: Search, toy: ModuleType, tmp_path: Path) -> None:
+    summary = await search(seconds=0.01, seconds_hold="everything")
+    told = await replay(
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+    )
+    assert told.difference is None
+    assert told.ended == ""

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from kernelwright.graphs.gradients.search import with_backward
 from kernelwright.graphs.search.context import Control, SearchContext
 from kernelwright.graphs.search.options import shapes
 from kernelwright.graphs.search.options.shapes import SizedResult, sized_result
@@ -52,10 +53,13 @@ async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -
     judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=SHORT)
     try:
         summary = await start_search(file, policy, "cpu", TINY, home=tmp_path, executor=judge)
+        assert isinstance(summary, Summary), summary
+        summary = await with_backward(summary, TINY, home=tmp_path, executor=judge, fresh=True)
     finally:
         await judge.aclose()
-    assert isinstance(summary, Summary), summary
     assert summary.shapes is not None
+    assert summary.training is not None
+    assert summary.training.speedup, summary.training.words
     assert summary.shapes.verified is not None, summary.shapes.problem
     assert summary.shapes.verified.variants == 1
     archive = Archive.open(summary.run, tmp_path)
@@ -67,6 +71,7 @@ async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -
     assert known is not None
     assert known.candidate is not None
     assert material.candidate.id == known.candidate.id
+    assert material.backward is not None  # kernels for the gradients at the example's sizes
     assert material.evaluation.verdict is Verdict.CORRECT
     assert "verified at batch = 31, 32, 33" in material.evaluation.verification.shapes
     ends = [check for check in summary.shapes.verified.checks if check.sizes in ((31,), (33,))]

@@ -5,16 +5,21 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.library.kernel_library import fastest, repertoire_for
 from kernelwright.tools.codegen.library.sizes import AllSizes
 from kernelwright.tools.evaluate.executors.sizes import SizedTasks
-from kernelwright.tools.export import Material, export_folder
+from kernelwright.tools.export import Material, OwnBackward, export_folder
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 from kernelwright.tools.types.shapes import SizeCheck, VerifiedShapes
+
+from .test_own_backward import BACKWARD_KERNEL, BACKWARD_PLAN
 
 BEGIN = """
 import importlib.util, sys
@@ -146,3 +151,57 @@ def test_the_evidence_names_the_sizes_and_verify_looks_at_them(folder, outside, 
     assert "batch=1 " in said
     assert "batch=64 " in said
     assert "WRONG" not in said
+
+
+@pytest.fixture(scope="module")
+def trained(served, material, tmp_path_factory) -> Path:
+    """The same with kernels for its gradients, which are for the example's sizes."""
+    found = backward_of(Reference.build(served.task, "cpu"), served.task, [torch.randn(48, 96)])
+    backward = material(found.source, BACKWARD_KERNEL, BACKWARD_PLAN, forced=True)
+    slow = found.model_copy(update={"step_ms": 100.0})  # so that the kernels' step pays
+    own = OwnBackward(found=slow, material=backward)
+    whole = served.model_copy(update={"backward": own})
+    return export_folder(whole, tmp_path_factory.mktemp("home") / "trained")
+
+
+GRADIENTS = """
+assert module.GRADIENTS == "own"
+
+def gradient_of(model, batch):
+    torch.manual_seed(batch)
+    x, g = torch.randn(batch, 96, requires_grad=True), torch.randn(batch, 96)
+    return torch.autograd.grad(model(x), x, g)[0]
+"""
+
+
+def test_gradients_are_our_kernels_at_the_examples_size_and_the_references_at_others(
+    trained, outside, tmp_path
+) -> None:
+    code = """
+for batch in (48, 7, 64, 48):
+    torch.testing.assert_close(gradient_of(mine, batch), gradient_of(theirs, batch))
+assert module.COUNTS == {"kernel (recorded)": 2, "reference: gradient": 2}, module.COUNTS
+assert module.backward.COUNTS == {"kernel": 2}, module.backward.COUNTS
+module.GRADIENTS = "recompute"
+torch.testing.assert_close(gradient_of(mine, 7), gradient_of(theirs, 7))
+with torch.no_grad():
+    same(torch.randn(7, 96))
+assert module.COUNTS["kernel (recorded)"] == 3, module.COUNTS
+assert module.backward.COUNTS == {"kernel": 2}, module.backward.COUNTS
+"""
+    outside(BEGIN + GRADIENTS + code, trained, cwd=tmp_path)
+    words = (trained / "VERIFICATION.md").read_text()
+    assert "At other sizes than the example's the reference runs both ways" in words
+
+
+@pytest.mark.exhaustive
+def test_compiled_gradients_at_other_sizes_are_the_references(trained, outside, tmp_path) -> None:
+    code = """
+for batch in (48, 7, 64):
+    torch._dynamo.reset()
+    compiled = torch.compile(mine, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(gradient_of(compiled, batch), gradient_of(theirs, batch))
+assert module.COUNTS == {"kernel (compiled)": 1}, module.COUNTS
+assert module.backward.COUNTS == {"kernel (compiled)": 1}, module.backward.COUNTS
+"""
+    outside(BEGIN + GRADIENTS + code, trained, cwd=tmp_path)

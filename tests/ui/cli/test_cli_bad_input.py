@@ -49,10 +49,6 @@ def is_one_sentence(text):
         (["audit", EXAMPLE, "--inputs", "gone.pt"], "there is no file gone.pt with saved inputs"),
         (["audit", "gone.away:Block"], "no module gone.away that python finds"),
         (["optimize", EXAMPLE, "--target", "tpu"], "'tpu' is not one of"),
-        (
-            ["optimize", EXAMPLE, "--train", "--shapes", "batch=1..8"],
-            "--train and --shapes exclude each other",
-        ),
         (["optimize", EXAMPLE, "--search", "slow"], "deep, quick, standard"),
         (["optimize", EXAMPLE, "--allow", "tf32,fp2"], "unknown precision 'fp2'"),
         (["optimize", EXAMPLE, "--rounds", "0"], "invalid value for '--rounds'"),

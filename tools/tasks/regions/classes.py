@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from kernelwright.tools.tasks.regions.partition import boundary, find_regions, is_view
+from kernelwright.tools.tasks.regions.work import fused_ms, operations
 from kernelwright.tools.types.graph import (
     Arg,
     DTypeArg,
@@ -52,7 +53,7 @@ def model_regions(outline: Outline, floor: Floor, *, joined: bool = False) -> Mo
         groups.setdefault(region_key(nodes, region), []).append(timed)
     ordered = sorted(groups.items(), key=lambda item: -sum(r.time_ms for r in item[1]))
     made = tuple(
-        _class(f"R{number}", key, regions, nodes, total_ms, floor)
+        _class(f"R{number}", key, regions, nodes, times, total_ms, floor)
         for number, (key, regions) in enumerate(ordered, start=1)
     )
     inside = {name for regions in groups.values() for one in regions for name in one.nodes}
@@ -66,11 +67,13 @@ def _class(
     key: str,
     regions: Sequence[Region],
     nodes: dict[str, Node],
+    times: dict[str, float],
     total_ms: float,
     floor: Floor,
 ) -> RegionClass:
     time_ms = sum(region.time_ms for region in regions)
-    moved, operations = _cost(regions[0], nodes)
+    moved, made = _cost(regions[0], nodes)
+    compiled = (fused_ms((nodes[name] for name in region.nodes), times) for region in regions)
     return RegionClass(
         name=name,
         key=key,
@@ -78,16 +81,16 @@ def _class(
         regions=tuple(regions),
         time_ms=time_ms,
         share=time_ms / total_ms,
-        floor_ms=len(regions) * floor(moved, operations),
+        floor_ms=len(regions) * floor(moved, made),
+        fused_ms=sum(compiled),
     )
 
 
 def _cost(region: Region, nodes: dict[str, Node]) -> tuple[int, int]:
-    """Bytes that come in and go out, and one operation an element and operator."""
+    """Bytes that come in and go out, and operations."""
     ends = (*region.inputs, *region.weights, *region.outputs)
     moved = sum(nodes[name].out[0].size_bytes for name in ends)
-    made = (nodes[name] for name in region.nodes if not is_view(nodes[name]))
-    return moved, sum(node.out[0].numel for node in made if node.out)
+    return moved, sum(operations(nodes[name], nodes) for name in region.nodes)
 
 
 def operators_of(region: Region, nodes: dict[str, Node]) -> str:

@@ -154,3 +154,28 @@ def test_what_is_returned_by_name_is_outlined_too(outlined):
     _, outline, reference, arguments = outlined(text)
     assert len(outline.graph.outputs) == len(reference.forward(arguments)) == 2
     assert [len(region.nodes) for region in find_regions(outline.graph)] == [1]
+
+
+def test_the_floor_of_a_region_counts_what_its_product_computes(outlined):
+    _, outline, _, _ = outlined(STACK.replace("LAYERS", "3"))
+    found = model_regions(outline, lambda moved, operations: float(operations), joined=True)
+    counts = {item.words: item.floor_ms / len(item.regions) for item in found.classes}
+    assert counts["linear, gelu"] == 2 * 6 * 32 * 16 + 6 * 32
+    assert counts["linear, add"] == 2 * 6 * 16 * 32 + 6 * 16
+
+
+def test_torch_compile_is_taken_to_keep_products_and_to_fuse_all_else(outlined):
+    _, outline, _, _ = outlined(STACK.replace("LAYERS", "3"))
+    found = model_regions(outline, lambda moved, operations: 0.0, joined=True)
+    by_words = {item.words: item for item in found.classes}
+    alone = by_words["linear, add"]
+    assert alone.compiled_ms == pytest.approx(alone.time_ms)  # nothing to fuse with one another
+    norm = by_words["linear, add, layer_norm"]
+    assert 0.0 < norm.compiled_ms < norm.time_ms
+    times = {item.name: item.time_ms for item in outline.seen}
+    longest = sum(
+        sum(times[n] for n in region.nodes if "linear" in n)
+        + max(times[n] for n in region.nodes if "linear" not in n)
+        for region in norm.regions
+    )
+    assert norm.compiled_ms == pytest.approx(longest)
