@@ -34,7 +34,7 @@ class ContractionFamily:
     one of them and `printed` its source under a name and a prefix. On the architectures of
     `slides_on` it has a layout for factors that windows read; all others read each element as often
     as windows do, and stand back where there is one. Those with `folds` print epilogues that reduce
-    results, and those with `eights` multiply factors of eight bits. `first` are settings of one of
+    results, those with `statistics` take these of all results, and those with `eights` multiply factors of eight bits. `first` are settings of one of
     the ways to try first, where more than the tile decides.
     """
 
@@ -47,6 +47,7 @@ class ContractionFamily:
     graph_rewrites: tuple[GraphRewrite, ...] = ()
     slides_on: tuple[str, ...] = ()
     folds: bool = False
+    statistics: bool = False
     eights: bool = False
     first: Callable[[Case, Contraction, Strategy], Settings] = lambda *_: ()
 
@@ -54,6 +55,8 @@ class ContractionFamily:
         """What `takes` says of a product; no other node fits."""
         found = case.contraction if isinstance(case.node, Loop) else None
         if found is None or (found.folds and not self.folds):
+            return Fit.NO
+        if found.statistics is not None and not self.statistics:
             return Fit.NO
         if found.precision is DType.FLOAT8_E4M3FN and not self.eights:
             return Fit.NO

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernelwright.tools.codegen.cuda.contractions.arguments import contraction_arguments
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
-    contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.split import (
