@@ -185,7 +185,9 @@ class Place:
         return self.reach > self.size
 
 
-def reader_places(made: Loop, reader: Loop, written: Access, read: Access) -> Mapping[str, Place] | None:
+def reader_places(
+    made: Loop, reader: Loop, written: Access, read: Access
+) -> Mapping[str, Place] | None:
     """Each of the reader's axes in terms of the product's; None where that does not go."""
     sizes = {axis.name: axis.size for axis in (*reader.outer, *reader.inner)}
     steps = {name: read.step(name) for name in sizes}

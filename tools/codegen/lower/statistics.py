@@ -123,7 +123,7 @@ def _parted(reader: Loop, made: Loop) -> _Parts | None:
         arg
         for stmt in reader.body
         for arg in stmt.args
-        if arg in early and not (stmt.name in early)
+        if arg in early and stmt.name not in early
     }
     stored = tuple(store for store in reader.stores if store.value in early)
     others = [store for store in reader.stores if store not in stored]

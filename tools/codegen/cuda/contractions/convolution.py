@@ -351,7 +351,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     if counted is not None:
         arguments += counted.arguments(prefix)
         launches.append(counted.launch(prefix))
-        lines += counted.allocations(tunables, prefix, _CHUNK.replace("/", "//"))
+        lines += counted.allocations(prefix, tunables.named(_CHUNK.replace("/", "//")))
     text, plan = complete(source, arguments, launches)
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
 
@@ -366,7 +366,10 @@ def _counting(
     taken = {"tally": (counted.of.value, "DOWN_STRIP")}
     taken |= {"held_back": (counted.of.when, "DOWN")} if counted.of.when else {}
     one, four = (
-        [f"{name}[({column}) * {line} + {row}] = v_{value};" for name, (value, line) in taken.items()]
+        [
+            f"{name}[({column}) * {line} + {row}] = v_{value};"
+            for name, (value, line) in taken.items()
+        ]
         for column, row in (("across", "down"), (of_four, "lane % DOWN"))
     )
     values = counted.values(case.loop, tunables.named(_CHUNK))

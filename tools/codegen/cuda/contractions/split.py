@@ -28,6 +28,7 @@ from kernelwright.tools.codegen.cuda.contractions.epilogue import (
 )
 from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
+from kernelwright.tools.codegen.cuda.contractions.statistics import CountedBlocks
 from kernelwright.tools.codegen.cuda.contractions.tiles import (
     Scheme,
     Tile,
@@ -367,6 +368,7 @@ def with_packing(
     arguments: Sequence[Argument],
     launches: Sequence[Launch],
     lines: Sequence[str] = (),
+    counted: CountedBlocks | None = None,
 ) -> Emitted:
     """A product's kernels and launches behind the passes that pack its factors.
 
@@ -378,7 +380,12 @@ def with_packing(
         arguments: what kernels may be given.
         launches: those of the product.
         lines: of the plan, which make room for what else they need.
+        counted: statistics that the product takes, which a kernel of their own joins.
     """
+    if counted is not None:
+        arguments = (*arguments, *counted.tiles.arguments(prefix))
+        launches = (*launches, counted.tiles.launch(prefix))
+        lines = (*lines, *counted.allocations(prefix))
     once = [one for one in factors if one[0].fixed]
     always = [one for one in factors if not one[0].fixed]
     first = _passes(contraction, f"{prefix}_once", once)

@@ -37,6 +37,11 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     takes,
     with_packing,
 )
+from kernelwright.tools.codegen.cuda.contractions.statistics import (
+    counted_blocks,
+    counting_ms,
+    lacks_statistics,
+)
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (
@@ -183,7 +188,9 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
     if case.hardware.architecture != _ARCHITECTURE or takes(case, contraction) is Fit.NO:
         return Fit.NO
     found = factors_of(case, contraction, ElementPrinter(case.loop, contraction))
-    return Fit.NO if found is None or found.packed.extent < FEWEST else Fit.BEST
+    if found is None or found.packed.extent < FEWEST:
+        return Fit.NO
+    return Fit.NO if lacks_statistics(contraction, by_rows=found.by_rows) else Fit.BEST
 
 
 def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
@@ -311,6 +318,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     product = _product_ms(case, contraction, found, best, splits)
     launches = strategy.launches * case.hardware.launch_us / 1e3
     product += _JOIN_MS + _JOIN_MS_A_PART * splits if split else 0.0
+    product += counting_ms(contraction, case.hardware, case.multiprocessors, by_rows=found.by_rows)
     return product + _packing_ms(case, contraction, found) + launches
 
 
@@ -320,7 +328,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     tunables = _tunables(case, contraction, found, prefix, split=split)
     cache = stores_in_cache(case, tunables)
     ways = leaving(printer, contraction, by_rows=found.by_rows, cache=cache)
-    tunables.add("DIRECT", ways.first)
+    counted = counted_blocks(contraction, by_rows=found.by_rows)
+    tunables.add("DIRECT", ways.first if counted is None else (0,))
     sides = ("first", "BM"), ("other", "BN")
     rows, columns = sides if found.by_rows else sides[::-1]
     source = render(
@@ -340,6 +349,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         right=_narrow(printer, "right"),
         epilogue=ways.wide,
         direct=ways.direct,
+        counted=counted and counted.values(case.loop, ways.wide.width),
     )
     across = tunables.named("{TILE} % 1000")
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, found.packed)]
@@ -347,7 +357,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     launches = _launches(case, contraction, found, tunables, prefix, split=split)
     lines = _part_allocations(contraction, found, tunables, prefix) if split else []
     factors = ((found.packed, across),)
-    return with_packing(contraction, prefix, factors, source, arguments, launches, lines)
+    return with_packing(contraction, prefix, factors, source, arguments, launches, lines, counted)
 
 
 @dataclass(frozen=True)
@@ -444,5 +454,5 @@ def _part_allocations(
 
 
 STREAMED_FAMILY = ContractionFamily(
-    (STREAMED, STREAMED_SPLITS), _takes, _propose, _predicted_ms, _emit
+    (STREAMED, STREAMED_SPLITS), _takes, _propose, _predicted_ms, _emit, statistics=True
 )
