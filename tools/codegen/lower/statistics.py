@@ -120,10 +120,7 @@ def _parted(reader: Loop, made: Loop) -> _Parts | None:
         if levels[name] == "row" and passes[name] == 1 and _depends(reader, name, reduction)
     }
     handed = {
-        arg
-        for stmt in reader.body
-        for arg in stmt.args
-        if arg in early and stmt.name not in early
+        arg for stmt in reader.body for arg in stmt.args if arg in early and stmt.name not in early
     }
     stored = tuple(store for store in reader.stores if store.value in early)
     others = [store for store in reader.stores if store not in stored]

@@ -27,11 +27,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.contractions.arguments import contraction_arguments
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
+    contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.folds import (
     folded_values,
     folding_of,
@@ -39,7 +40,11 @@ from kernelwright.tools.codegen.cuda.contractions.folds import (
 )
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.split import LONGEST
-from kernelwright.tools.codegen.cuda.contractions.statistics import CountedTiles, counted_side
+from kernelwright.tools.codegen.cuda.contractions.statistics.windows import (
+    CHUNK,
+    counted_windows,
+    counting_values,
+)
 from kernelwright.tools.codegen.cuda.contractions.window_code import (
     BUNDLE,
     WindowCode,
@@ -97,8 +102,6 @@ _AGAIN = 8
 _MARGINS = {1: 2, 2: 1}
 # Columns of any weight, which is packed once for each.
 _MOST_COLUMNS = 1 << 14
-# Places of a warp, which statistics have together.
-_CHUNK = "(32 - 16 * ({TILE} / 64000 % 2))"
 # Columns that lie next to each other, for lanes to take these and not neighbouring rows.
 _SIDE_BY_SIDE = 16
 
@@ -152,19 +155,8 @@ def _kinds(case: Case, contraction: Contraction) -> list[_Kind]:
         fits = fits and others(contraction, side) <= max(ways[0].places, _MOST_COLUMNS)
         return [one for one in found if fits and choices(case, contraction, one.parts)]
     if contraction.statistics is not None:
-        return [one for one in found if _counted(case, contraction, one.parts) is not None]
+        return [one for one in found if counted_windows(case, contraction, one.parts) is not None]
     return found
-
-
-def _counted(case: Case, contraction: Contraction, parts: int) -> CountedTiles | None:
-    """The statistics of what a product makes; None where it has none, or none that tiles take."""
-    found = choices(case, contraction, parts) if contraction.statistics is not None else ()
-    if not found or contraction.folds or contraction.statistics is None:
-        return None
-    extents = [one.extent for one in found[0].layout.windows.directions]
-    name = "row" if side_of(contraction) == "left" else "column"
-    side = counted_side(contraction, name, extents)
-    return None if side is None else CountedTiles(contraction, contraction.statistics, side)
 
 
 def _multiplying(case: Case, contraction: Contraction) -> list[_Kind]:
@@ -231,7 +223,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     done = flops_of_result(case, contraction)
     results = contraction.batches * contraction.m * contraction.n
     seconds += done * results / (case.hardware.fp32_tflops * 1e12)
-    counted = _counted(case, contraction, _kind(strategy.name).parts)
+    counted = counted_windows(case, contraction, _kind(strategy.name).parts)
     if counted is not None:
         chunk = 32 if best.way.tile[0] % 128 == 0 else 16
         seconds += counted.moved_bytes(chunk) / bandwidth
@@ -301,7 +293,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     folding, across = layout.folding, other_side(side)
     plain = not contraction.folds
     by_columns = plain and is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
-    counted = _counted(case, contraction, kind.parts)
+    counted = counted_windows(case, contraction, kind.parts)
     if not by_columns and plain and counted is None:
         # Of 15 pairs of settings on an H200 two were faster so, by a fifth, and 13 slower.
         tunables.add("TOGETHER", (0, 1))
@@ -334,7 +326,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         other=other,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),
-        **_counting(case, counted, tunables, printer.width_of_epilogue(across)),
+        **counting_values(case, counted, tunables, printer.width_of_epilogue(across)),
         **(_leaving(printer, across, known) if plain else
            folded_values(printer, contraction, folding, known)),
     )  # fmt: skip
@@ -351,29 +343,9 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     if counted is not None:
         arguments += counted.arguments(prefix)
         launches.append(counted.launch(prefix))
-        lines += counted.allocations(prefix, tunables.named(_CHUNK.replace("/", "//")))
+        lines += counted.allocations(prefix, tunables.named(CHUNK.replace("/", "//")))
     text, plan = complete(source, arguments, launches)
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
-
-
-def _counting(
-    case: Case, counted: CountedTiles | None, tunables: Tunables, beside: int
-) -> dict[str, object]:
-    """What is told of statistics, and the lines that hand over what they take of a result."""
-    if counted is None:
-        return {"counted": None, "counted_one": (), "counted_of_four": ()}
-    of_four = "of_column + n + k" if beside > 1 else "of_column + n"
-    taken = {"tally": (counted.of.value, "DOWN_STRIP")}
-    taken |= {"held_back": (counted.of.when, "DOWN")} if counted.of.when else {}
-    one, four = (
-        [
-            f"{name}[({column}) * {line} + {row}] = v_{value};"
-            for name, (value, line) in taken.items()
-        ]
-        for column, row in (("across", "down"), (of_four, "lane % DOWN"))
-    )
-    values = counted.values(case.loop, tunables.named(_CHUNK))
-    return {"counted": values, "counted_one": one, "counted_of_four": four}
 
 
 def _leaving(printer: ElementPrinter, across: str, kept: Sequence[str]) -> dict[str, object]:

@@ -21,14 +21,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.tools.codegen.cuda.contractions.arguments import contraction_arguments
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
     Printed,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
+    contraction_arguments,
+)
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
-from kernelwright.tools.codegen.cuda.contractions.statistics import CountedBlocks
+from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import CountedBlocks
 from kernelwright.tools.codegen.cuda.contractions.tiles import (
     Scheme,
     Tile,
@@ -347,6 +350,19 @@ def stores_in_cache(case: Case, tunables: Tunables, *, evicts_first: bool = Fals
     is_first = evicts_first and written > _FAR_LARGER * held
     tunables.add("STORES", (1, 0) if is_first else (0, 1))
     return tunables.named("{STORES}")
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A factor element by element, for the few results that are summed from factors again."""
+
+    narrow: Printed
+
+
+def narrow_factor(printer: ElementPrinter, which: str) -> Narrow:
+    """One of the factors so, "left" or "right"."""
+    make = printer.left if which == "left" else printer.right
+    return Narrow(make(along="depth", width=1))
 
 
 def magnitude_launch(prefix: str, *factors: Packed) -> Launch:

@@ -21,23 +21,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.contractions.arguments import contraction_arguments
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
-    Printed,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
+    contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
     Packed,
     leaving,
+    narrow_factor,
     packed_factor,
     packing_arguments,
     stores_in_cache,
     takes,
     with_packing,
 )
-from kernelwright.tools.codegen.cuda.contractions.statistics import (
+from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import (
     counted_blocks,
     counting_ms,
     lacks_statistics,
@@ -345,8 +346,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         needed=printer.tile_is_needed(rows, columns),
         streamed=found.streamed,
         packed=found.packed,
-        left=_narrow(printer, "left"),
-        right=_narrow(printer, "right"),
+        left=narrow_factor(printer, "left"),
+        right=narrow_factor(printer, "right"),
         epilogue=ways.wide,
         direct=ways.direct,
         counted=counted and counted.values(case.loop, ways.wide.width),
@@ -358,18 +359,6 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     lines = _part_allocations(contraction, found, tunables, prefix) if split else []
     factors = ((found.packed, across),)
     return with_packing(contraction, prefix, factors, source, arguments, launches, lines, counted)
-
-
-@dataclass(frozen=True)
-class _Narrow:
-    """A factor element by element, for the few results that are summed from factors again."""
-
-    narrow: Printed
-
-
-def _narrow(printer: ElementPrinter, which: str) -> _Narrow:
-    make = printer.left if which == "left" else printer.right
-    return _Narrow(make(along="depth", width=1))
 
 
 def _tunables(

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.tools.codegen.cuda.contractions.arguments import contraction_arguments
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    ContractionFamily,
+    contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
     leaving,
@@ -28,7 +28,7 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     takes_whole,
     with_packing,
 )
-from kernelwright.tools.codegen.cuda.contractions.statistics import (
+from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import (
     counted_blocks,
     counting_ms,
     lacks_statistics,
