@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.profiles.load import Hardware
+from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
 from kernelwright.tools.codegen.library.statistics_form import STATISTICS
-from kernelwright.tools.languages import parse_kernel
+from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
+from kernelwright.tools.languages import with_settings as with_values
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Setting, Task, TracePolicy
 
@@ -88,7 +89,8 @@ MODULES: dict[str, tuple[str, str, str, str]] = {
     ),
     # A row of the norm beside each other, some of them beyond the tile's end.
     "layer": (
-        "Linear(72, 100)", "LayerNorm(100)", "37, 72", "torch.tanh(self.norm(F.silu(self.first(x))))",
+        "Linear(72, 100)", "LayerNorm(100)", "37, 72",
+        "torch.tanh(self.norm(F.silu(self.first(x))))",
     ),
     # Groups that end amid what a warp has.
     "parts": ("Linear(64, 144)", "GroupNorm(3, 144)", "45, 64", "self.norm(self.first(x))"),
@@ -244,7 +246,9 @@ def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
     truth = _module(name)[0].double()
     with torch.no_grad():
         wanted = truth(x.double())
-    off = (1e-5 if name.endswith(EXACT) or "Linear" in _source(name) else 4e-3) * float(wanted.abs().max())
+    off = (1e-5 if name.endswith(EXACT) or "Linear" in _source(name) else 4e-3) * float(
+        wanted.abs().max()
+    )
     mine = [one for one in made if one.name == name]
     assert mine
     for one in mine:
@@ -268,3 +272,98 @@ def test_every_norm_in_several_settings(
     toolbox: SimpleNamespace, every: list[Playable], name: str
 ) -> None:
     _compare(toolbox, every, name)
+
+
+def test_parts_are_joined_in_a_fixed_order(toolbox: SimpleNamespace, quick: list[Playable]) -> None:
+    one = next(one for one in quick if one.name == "group")
+    first, second = (_run(toolbox, one, *_module("group"))[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def _far_off(mean: float) -> tuple[torch.nn.Module, torch.Tensor]:
+    """The module of a batch norm on results around a large mean."""
+    model, x = _module("batch")
+    with torch.no_grad():
+        model.first.bias.add_(mean)
+    return model, x
+
+
+@pytest.mark.parametrize("mean", [3e3, -1e6])
+def test_a_small_variance_about_a_large_mean_is_kept(
+    toolbox: SimpleNamespace, quick: list[Playable], mean: float
+) -> None:
+    """As exact as PyTorch's own norm of the same float32 results, whose rounding nobody undoes."""
+    model, x = _far_off(mean)
+    one = next(one for one in quick if one.name == f"batch{EXACT}")
+    found, _ = _run(toolbox, one, model, x)
+    with torch.no_grad():
+        rounded = model.first(x)
+        exact = torch.nn.functional.batch_norm(
+            rounded.double(), None, None, model.norm.weight.double(), model.norm.bias.double(), True
+        ).relu()
+        theirs = model(x)
+    # Both round the product, each in its own way: a unit in the last place of the mean.
+    off = 2.0**-23 * abs(mean) / float(rounded.double().std())
+    error = float((theirs.double() - exact).abs().max())
+    assert float((found.double() - exact).abs().max()) <= 4 * max(error, off)
+
+
+def test_what_is_not_finite_reaches_its_own_rows_alone(
+    toolbox: SimpleNamespace, quick: list[Playable]
+) -> None:
+    model, x = _module("group")
+    x[1, 3, 6, 5], x[2, 7, 2, 6] = float("inf"), float("nan")
+    one = next(one for one in quick if one.name == "group")
+    found, _ = _run(toolbox, one, model, x)
+    with torch.no_grad():
+        wanted = model(x)
+    assert not found[1:].isfinite().any()
+    torch.testing.assert_close(found, wanted, rtol=4e-3, atol=4e-3, equal_nan=True)
+
+
+def test_equal_results_have_no_variance(toolbox: SimpleNamespace, quick: list[Playable]) -> None:
+    """What is left of them is the norm's own bias, whatever chunks they fall into."""
+    model, x = _module("batch")
+    with torch.no_grad():
+        model.first.weight.zero_()
+        model.first.bias.fill_(1000.1)
+    one = next(one for one in quick if one.name == f"batch{EXACT}")
+    found, updates = _run(toolbox, one, model, x)
+    wanted = model.norm.bias.detach().relu()[None, :, None, None].expand_as(found)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(updates["norm.running_var"], torch.full((36,), 0.9))
+
+
+def test_rows_that_are_shorter_than_a_chunk_are_no_form(small_device: Hardware) -> None:
+    source = _source("parts").replace("GroupNorm(3", "GroupNorm(12")
+    assert STATISTICS not in {one.form for one in _repertoire(source, small_device).options()}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("group", {"3, 16, 11, 13": "16, 16, 256, 256"}),
+        (f"batch{EXACT}", {"3, 16, 9, 14": "32, 16, 128, 128"}),
+        ("blocks_cut", {"2, 16, 9, 8": "32, 16, 128, 128"}),
+        ("layer streamed_wgmma", {"37, 72": "65536, 72"}),
+        ("layer split_wgmma", {"37, 72": "65536, 72"}),
+    ],
+)
+async def test_statistics_stay_in_registers(
+    toolbox: SimpleNamespace, name: str, shapes: dict[str, str]
+) -> None:
+    source = _source(name).replace("torch.randn", "torch.empty")
+    for few, many in shapes.items():
+        source = source.replace(few, many)
+    draft = _draft(source, hardware_profile("H200"), _kind(name))
+    candidate = new_candidate("cuda", draft.kernel, draft.plan)
+    candidate = with_values(candidate, complete_settings(parse_kernel(draft.kernel, "cuda"), []))
+    built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
+    assert isinstance(built, Built), built
+    # Products index the results of a lane that are summed again, with statistics or without.
+    most = 32 if name in PRODUCTS else 0
+    assert all(report.spill_bytes <= most // 4 for report in built.reports)
+    assert all(report.stack_bytes <= most for report in built.reports)
+    assert "serialized" not in built.log
+    assert not await toolbox.never_runs(built.artifact)

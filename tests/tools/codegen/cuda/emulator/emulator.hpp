@@ -304,6 +304,7 @@ inline unsigned int __ballot_sync(unsigned int, bool value) {
     return bits;
 }
 inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
+inline int __ffs(unsigned int bits) { return __builtin_ffs((int)bits); }
 
 // A misaligned vector access faults on a device; so it does here.
 template <class T> inline void check_alignment(const T* at) {
