@@ -138,10 +138,8 @@ def jobs_of(name: str, hardware: Hardware) -> Iterator[Job]:
     repertoire = repertoire_for(task, hardware)
     for form, (expected_ms, choices) in _forms(repertoire).items():
         draft = repertoire.draft(choices)
-        base, parsed = (
-            new_candidate("cuda", draft.kernel, draft.plan),
-            parse_kernel(draft.kernel, "cuda"),
-        )
+        base = new_candidate("cuda", draft.kernel, draft.plan)
+        parsed = parse_kernel(draft.kernel, "cuda")
         for changes in ({}, {"SPAN": 32}):
             wanted = [
                 Setting(name=one.name, value=value)

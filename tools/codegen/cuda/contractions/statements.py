@@ -35,7 +35,7 @@ class StatementPrinter:
 
     def __init__(self, loop: Loop) -> None:
         self._types = {name: stmt.dtype for stmt in loop.body for name in results(stmt)}
-        self._known = {stmt.name: stmt for stmt in loop.body}
+        self._known = {name: stmt for stmt in loop.body for name in results(stmt)}
         self._alone = rounded_alone(loop)
         self._narrow = narrow_values(nest_of(loop))
 

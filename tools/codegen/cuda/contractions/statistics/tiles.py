@@ -2,10 +2,10 @@
 
 Results are counted where they are stored, CHUNK neighbours along one side of the product at a time
 for each position of the other side, whatever of the other side is counted together: the mean of a
-chunk and the squared distances from it (sums about one of its values), or its sum, in float32. A kernel joins what belongs to one
-row of the norm, always in the same order, by the formula that merges means (Chan's), so that
-neither a large mean nor the order of blocks is seen in the result; then it computes what the loop
-makes of a row.
+chunk and the squared distances from it (sums about one of its values), or its sum, in float32. A
+kernel joins what belongs to one row of the norm, always in the same order, by the formula that
+merges means (Chan's), so that neither a large mean nor the order of blocks is seen in the result;
+then it computes what the loop makes of a row.
 
 A chunk may reach over the end of one of the norm's rows into the next (an image that ends amid a
 tile). What belongs to the second lies apart, so a row must not be shorter than a chunk. Places that
