@@ -25,6 +25,7 @@ _PLAIN: tuple[tuple[str, torch.dtype, tuple[int, ...], tuple[int, ...], dict[str
     ("conv_strided", _F32, (64, 128, 56, 56), (256, 128, 3, 3), {"padding": 1, "stride": 2}),
     ("conv_first", _F32, (128, 3, 224, 224), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
     ("conv_point", _F32, (16, 64, 512, 512), (64, 64, 1, 1), {}),
+    ("conv_point_far", _F32, (16, 64, 1024, 1024), (128, 64, 1, 1), {}),
     ("conv_point_256", _F32, (64, 256, 56, 56), (256, 256, 1, 1), {}),
     ("conv_wide", _F32, (8, 32, 512, 512), (64, 32, 5, 9), {"padding": (2, 4), "dilation": (2, 3)}),
     ("conv_16", _F32, (8, 16, 1024, 1024), (128, 16, 3, 3), {}),
@@ -112,6 +113,9 @@ _POINTS = (
     ("streamed_wgmma", ""),
     ("streamed_wgmma", "TILE=128064"),
     ("streamed_wgmma", "TILE=64128"),
+    ("streamed_wgmma", "DIRECT=0"),
+    ("streamed_wgmma", "STORES=1"),
+    ("streamed_wgmma", "DIRECT=0 STORES=1"),
     ("wgmma_windows", ""),
     ("wgmma_windows", "EVERY=1"),
 )

@@ -111,6 +111,10 @@ class _LoopRun:
             return self.scan(stmt, args[0])
         if stmt.op == "fold":
             return self.fold(stmt, args[0])
+        if stmt.op == "statistic":
+            return self.statistic(stmt, *args)
+        if stmt.op in ("to_float16", "to_bfloat16"):
+            return args[0].to(getattr(torch, stmt.op.removeprefix("to_"))).to(args[0].dtype)
         return _pointwise(stmt.op, args)
 
     def rows(self, x: torch.Tensor) -> torch.Tensor:
@@ -144,6 +148,25 @@ class _LoopRun:
             if axis.name in stmt.along:
                 x = x.expand([axis.size if one == at else s for one, s in enumerate(x.shape)])
                 x = _FOLDS[stmt.reduce](x, at)
+        return x
+
+    def statistic(
+        self, stmt: Stmt, x: torch.Tensor, held: torch.Tensor | None = None
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        dims = [at for at, axis in enumerate(self.axes) if axis.name in stmt.along]
+        sizes = [axis.size for axis in self.axes]
+        shape = [sizes[at] if at in dims else size for at, size in enumerate(x.shape)]
+        x = x.expand(shape)
+        held = torch.ones_like(x, dtype=torch.bool) if held is None else held.expand(shape)
+        if stmt.reduce is ReduceKind.MOMENTS:
+            count = held.sum(dims, keepdim=True)
+            mean = torch.where(held, x, 0).sum(dims, keepdim=True) / count
+            return mean, torch.where(held, (x - mean).square(), 0).sum(dims, keepdim=True)
+        inert = {ReduceKind.SUM: 0.0, ReduceKind.MAX: -math.inf, ReduceKind.MIN: math.inf}
+        assert stmt.reduce is not None
+        x = torch.where(held, x, inert[stmt.reduce])
+        for at in dims:
+            x = _FOLDS[stmt.reduce](x, at)
         return x
 
     def scan(self, stmt: Stmt, x: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import permutations, product
+from itertools import product
 from math import prod
 
 from kernelwright.tools.codegen.ir.loops import (
@@ -31,10 +31,11 @@ from kernelwright.tools.codegen.ir.loops import (
     by_falling_stride,
     indices,
     operands,
+    results,
     statements_behind,
     varies_along,
-    walked_as_one,
 )
+from kernelwright.tools.codegen.ir.merged_axes import with_merged_axes
 from kernelwright.tools.types import DType, Value
 
 _ROUNDED = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8_E4M3FN)  # to what factors are
@@ -71,6 +72,24 @@ class Operand(Value):
         return widest is not None and any(abs(widest.step(name)) == 1 for name in names)
 
 
+class Statistics(Value):
+    """What a kernel keeps of all that a product makes, and what is stored of that.
+
+    `name` is the reduction of the kind `kind` of `value`, where `when` holds ("" for everywhere),
+    over the axes `along`. It is known when every tile is done: `body` is computed from it then, in
+    topological order, and `stores` are made at every position of the other axes.
+    """
+
+    name: str
+    kind: ReduceKind
+    dtype: DType
+    value: str
+    when: str
+    along: tuple[str, ...]
+    body: tuple[Stmt, ...]
+    stores: tuple[Store, ...]
+
+
 class Contraction(Value):
     """A loop's product of matrices; sizes are the products of the axes' sizes.
 
@@ -79,7 +98,8 @@ class Contraction(Value):
     type that the module multiplies in, whatever lies in memory: an operand that it casts to a half
     type may be rounded to it; `sums` is what the sum may be kept in. `is_tf32` says that the module
     rounds float32 operands to TF32, so eleven significant bits of each are enough. `epilogue` holds
-    what the stores need besides the sum, in topological order: computed from it, or read with it.
+    what the stores need besides the sum, in topological order: computed from it, or read with it;
+    `statistics` are taken of these on the way.
     """
 
     batch: tuple[Axis, ...]
@@ -95,6 +115,13 @@ class Contraction(Value):
     stores: tuple[Store, ...]
     is_tf32: bool = False
     sums: DType = DType.FLOAT32
+    statistics: Statistics | None = None
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The values of each result that statistics take."""
+        found = self.statistics
+        return () if found is None else (found.value, *[found.when] * bool(found.when))
 
     @property
     def folds(self) -> tuple[Stmt, ...]:
@@ -203,17 +230,20 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
     if {axis.name for axis in loop.outer} != (varies[first] | varies[second]) - depth:
         return None  # results repeated along an axis that no operand knows
     left, right = _ordered_factors(loop, first, second, varies)
-    epilogue = _epilogue(loop, total)
+    statistics = _statistics(loop)
+    taken = statistics.stores if statistics is not None else ()
+    stores = tuple(store for store in loop.stores if store not in taken)
+    epilogue = _epilogue(loop, total, stores, statistics)
     if any(varies[stmt.name] & depth for stmt in epilogue) or _stores_along(loop, depth):
         return None
-    guides = [store.access for store in loop.stores]
+    guides = [store.access for store in stores]
     sides = {
         "batch": varies[left] & varies[right],
         "rows": varies[left] - varies[right],
         "columns": varies[right] - varies[left],
     }
     groups = {side: _group(loop.outer, names, guides) for side, names in sides.items()}
-    folded = _folded(loop)  # lies together
+    folded = {name for s in epilogue if s.op == "fold" for name in s.along}  # lies together
     groups = {k: tuple(sorted(v, key=lambda one: one.name in folded)) for k, v in groups.items()}
     operand_left, operand_right = _operand(loop, left), _operand(loop, right)
     walks = [*operand_left.loads, *operand_right.loads]
@@ -228,9 +258,32 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
         dtype=total.dtype,
         precision=precision,
         epilogue=epilogue,
-        stores=loop.stores,
+        stores=stores,
         is_tf32=all(loop.stmt(factor).op == "tf32" for factor in factors),
         sums=loop.sums,
+        statistics=statistics,
+    )
+
+
+def _statistics(loop: Loop) -> Statistics | None:
+    """What the loop keeps of all results; what is stored of it is computed from nothing else."""
+    taken = next((stmt for stmt in loop.body if stmt.op == "statistic"), None)
+    if taken is None or taken.reduce is None:
+        return None
+    known = {*results(taken)}
+    for stmt in loop.body:
+        known |= {stmt.name} if known & {*stmt.args} else set()
+    stores = tuple(store for store in loop.stores if store.value in known)
+    behind = _behind(loop, [store.value for store in stores], taken.name)
+    return Statistics(
+        name=taken.name,
+        kind=taken.reduce,
+        dtype=taken.dtype,
+        value=taken.args[0],
+        when=taken.args[1] if len(taken.args) > 1 else "",
+        along=taken.along,
+        body=tuple(stmt for stmt in behind if stmt is not taken),
+        stores=stores,
     )
 
 
@@ -274,17 +327,22 @@ def _operand(loop: Loop, name: str) -> Operand:
     return Operand(value=name, body=body, access=load.access if alone else None)
 
 
-def _epilogue(loop: Loop, total: Stmt) -> tuple[Stmt, ...]:
-    wanted = [name for store in loop.stores for name in (store.value, store.when) if name]
-    axes = axis_names(loop)
-    wanted += [name for store in loop.stores for name in indices(store.access, axes)]
+def _epilogue(
+    loop: Loop, total: Stmt, stores: Iterable[Store], statistics: Statistics | None
+) -> tuple[Stmt, ...]:
+    axes, wanted = axis_names(loop), list[str]()
+    for store in stores:
+        wanted += [name for name in (store.value, store.when) if name]
+        wanted += indices(store.access, axes)
+    if statistics is not None:
+        wanted += [name for name in (statistics.value, statistics.when) if name]
     behind = _behind(loop, wanted, total.name)
     return tuple(stmt for stmt in behind if stmt.name != total.name)
 
 
 def _behind(loop: Loop, names: Iterable[str], closed: str) -> tuple[Stmt, ...]:
     """What values are computed from, in the loop's order; `closed` is not looked behind."""
-    axes, known = axis_names(loop), {stmt.name: stmt for stmt in loop.body}
+    axes, known = axis_names(loop), {name: s for s in loop.body for name in results(s)}
     found = statements_behind(
         names, known, lambda stmt: operands(stmt, axes), opened=lambda stmt: stmt.name != closed
     )
@@ -293,65 +351,6 @@ def _behind(loop: Loop, names: Iterable[str], closed: str) -> tuple[Stmt, ...]:
 
 def _stores_along(loop: Loop, depth: set[str]) -> bool:
     return any(store.access.step(name) for store in loop.stores for name in depth)
-
-
-def with_merged_axes(loop: Loop) -> Loop:
-    """The loop without axes of one position, and neighbours that every access walks as one merged.
-
-    Axes whose positions are computed with stay as they are.
-    """
-    counted = {stmt.args[0] for stmt in loop.body if stmt.op == "index"}
-    for axis in (*loop.outer, *loop.inner):
-        if axis.size == 1 and axis.name not in counted:
-            loop = _without_axis(loop, axis.name, {})
-    while (pair := _mergeable(loop, counted)) is not None:
-        high, low = pair
-        loop = _without_axis(loop, high.name, {low.name: high.size * low.size})
-    return loop
-
-
-def _folded(loop: Loop) -> frozenset[str]:
-    return frozenset(name for stmt in loop.body for name in stmt.along)
-
-
-def _mergeable(loop: Loop, counted: set[str]) -> tuple[Axis, Axis] | None:
-    folded = _folded(loop)
-    every = [stmt.access for stmt in loop.body if stmt.access is not None]
-    every += [store.access for store in loop.stores]
-    for axes in (loop.outer, loop.inner):
-        free = [axis for axis in axes if axis.name not in counted]
-        for high, low in permutations(free, 2):
-            alike = (high.name in folded) == (low.name in folded)
-            if alike and all(
-                walked_as_one(access.step(high.name), access.step(low.name), low.size)
-                for access in every
-            ):
-                return high, low
-    return None
-
-
-def _without_axis(loop: Loop, name: str, sizes: Mapping[str, int]) -> Loop:
-    """The loop without an axis; others may get new sizes."""
-
-    def axes(of: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        kept = (axis for axis in of if axis.name != name)
-        return tuple(Axis(name=a.name, size=sizes.get(a.name, a.size)) for a in kept)
-
-    def moved(access: Access) -> Access:
-        strides = tuple(stride for stride in access.strides if stride.by != name)
-        return access.model_copy(update={"strides": strides})
-
-    def changed(stmt: Stmt) -> Stmt:
-        access = moved(stmt.access) if stmt.access else None
-        along = tuple(one for one in stmt.along if one != name)
-        return stmt.model_copy(update={"access": access, "along": along})
-
-    body = tuple(map(changed, loop.body))
-    stores = tuple(s.model_copy(update={"access": moved(s.access)}) for s in loop.stores)
-    return loop.model_copy(
-        update={"outer": axes(loop.outer), "inner": axes(loop.inner), "body": body,
-                "stores": stores}
-    )  # fmt: skip
 
 
 def needed_where(contraction: Contraction) -> tuple[Bound, ...]:
@@ -410,7 +409,7 @@ def _dependent(contraction: Contraction, without: str) -> set[str]:
 def _reached(contraction: Contraction, without: str) -> bool:
     """Whether a store depends on the sum other than by way of one statement."""
     found = {contraction.total, *_dependent(contraction, without)}
-    stored = {store.value for store in contraction.stores}
+    stored = {store.value for store in contraction.stores} | {*contraction.counted}
     stored |= {stride.by for store in contraction.stores for stride in store.access.strides}
     return bool(found & stored)
 

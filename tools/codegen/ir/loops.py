@@ -112,6 +112,10 @@ class Stmt(Value):
                 inclusive
       fold      `reduce` of `args[0]` over the outer axes `along`, of what a product makes: known
                 only where a kernel has all of it at hand
+      statistic the same, where `args[1]` (if there is one) holds: known when all tiles are done,
+                so that only stores are computed from it
+      to_float16, to_bfloat16
+                `args[0]` rounded to that type: what whoever reads it from memory has
       cast      `args[0]` converted to `dtype`; a factor of a product to the half type that the
                 module multiplies in, by kernels that compute in it (others go on in float32)
       tf32      `args[0]`, a factor of a product that kernels may round to TF32's 11 bits, as the
@@ -198,7 +202,8 @@ class Loop(Value):
     @property
     def is_for_products(self) -> bool:
         """Whether it says what only kernels for products print: conditional stores, and folds."""
-        return any(store.when for store in self.stores) or any(s.op == "fold" for s in self.body)
+        conditional = any(store.when for store in self.stores)
+        return conditional or any(stmt.op in ("fold", "statistic") for stmt in self.body)
 
     def levels(self) -> dict[str, Literal["row", "element"]]:
         """For every value defined in the body, whether it varies along inner axes."""

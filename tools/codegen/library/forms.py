@@ -77,6 +77,11 @@ class Lowerings:
         """Its convolutions as loops, where there are some."""
         return _with_fewercalls_of(self, {_CONVOLUTION}, convolutions=True)
 
+    @cached_property
+    def multiplied(self) -> Program | None:
+        """Its products of matrices as loops, where there are some; attention is made of them."""
+        return _with_fewercalls_of(self, {*LIBRARY_PRODUCTS, _ATTENTION})
+
     @property
     def moves_less(self) -> bool:
         """Whether one pass moves enough bytes less."""
@@ -279,8 +284,7 @@ PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 
 def _products_program(lowerings: Lowerings) -> Program | None:
-    # Attention is made of them.
-    return _with_fewercalls_of(lowerings, {*LIBRARY_PRODUCTS, _ATTENTION})
+    return lowerings.multiplied
 
 
 def _with_fewercalls_of(

@@ -39,6 +39,7 @@ from kernelwright.tools.codegen.library.forms import (
     Form,
     forms,
 )
+from kernelwright.tools.codegen.library.statistics_form import STATISTICS_FORM
 from kernelwright.tools.codegen.library.window_forms import SUMMED_WINDOWS_FORM
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
@@ -209,12 +210,12 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    without = () if writes.multiplies else (PRODUCTS_FORM, SCORED_PRODUCTS_FORM)
+    without = () if writes.multiplies else (PRODUCTS_FORM, SCORED_PRODUCTS_FORM, STATISTICS_FORM)
     if not writes.convolves(hardware):
         without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM)
     if not writes.sums_windows:
         without = (*without, SUMMED_WINDOWS_FORM)
-    every = (*FORM_KINDS, SUMMED_WINDOWS_FORM, *SCORED_KINDS)
+    every = (*FORM_KINDS, STATISTICS_FORM, SUMMED_WINDOWS_FORM, *SCORED_KINDS)
     kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 

@@ -114,12 +114,12 @@ def joined(made: Loop, reader: Loop) -> Loop | None:
         return None
     if any(s.op in ("scan", "fold") or (s.reduce and s.reduce not in _FOLDED) for s in reader.body):
         return None
-    made = _split_at(made, {one.step for one in first.strides})
-    places = _places(made, reader, made.stores[0].access, first)
-    return None if places is None else _Joining(made, reader, places, store.value).loop()
+    made = split_at(made, {one.step for one in first.strides})
+    places = reader_places(made, reader, made.stores[0].access, first)
+    return None if places is None else Joining(made, reader, places, store.value).loop()
 
 
-def _split_at(made: Loop, steps: set[int]) -> Loop:
+def split_at(made: Loop, steps: set[int]) -> Loop:
     """The product with its axes split where a reader's axes begin: neighbours may be merged."""
     while True:
         found = (
@@ -169,7 +169,7 @@ def _split(loop: Loop, axis: Axis, low: int) -> Loop:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """A position along a reader's axis: the sum of step x position of the product's axes.
 
     `size` are the reader's positions, `reach` those that the sum takes.
@@ -185,7 +185,9 @@ class _Place:
         return self.reach > self.size
 
 
-def _places(made: Loop, reader: Loop, written: Access, read: Access) -> Mapping[str, _Place] | None:
+def reader_places(
+    made: Loop, reader: Loop, written: Access, read: Access
+) -> Mapping[str, Place] | None:
     """Each of the reader's axes in terms of the product's; None where that does not go."""
     sizes = {axis.name: axis.size for axis in (*reader.outer, *reader.inner)}
     steps = {name: read.step(name) for name in sizes}
@@ -194,7 +196,7 @@ def _places(made: Loop, reader: Loop, written: Access, read: Access) -> Mapping[
     axes = [axis for axis in made.outer if axis.size > 1]
     if any(written.step(axis.name) <= 0 for axis in axes) or len(written.strides) < len(axes):
         return None
-    found = {name: _Place((), 1, 1) for name, size in sizes.items() if size == 1}
+    found = {name: Place((), 1, 1) for name, size in sizes.items() if size == 1}
     upper, left = 0, axes
     for name in sorted((n for n in sizes if n not in found), key=lambda n: -steps[n]):
         step = steps[name]
@@ -207,24 +209,25 @@ def _places(made: Loop, reader: Loop, written: Access, read: Access) -> Mapping[
     return None if left else found
 
 
-def _place(axes: Sequence[Axis], written: Access, step: int, size: int) -> _Place | None:
+def _place(axes: Sequence[Axis], written: Access, step: int, size: int) -> Place | None:
     if not axes or any(written.step(axis.name) % step for axis in axes):
         return None
     terms = tuple(Stride(by=a.name, step=written.step(a.name) // step) for a in axes)
     sizes = {axis.name: axis.size for axis in axes}
     reach = 1 + sum(term.step * (sizes[term.by] - 1) for term in terms)
     whole = reach == prod(sizes.values())
-    return _Place(terms, size, reach) if whole and size <= reach else None
+    return Place(terms, size, reach) if whole and size <= reach else None
 
 
 @dataclass
-class _Joining:
+class Joining:
     """The reader's statements over the product's axes, behind the product's own."""
 
     made: Loop
     reader: Loop
-    places: Mapping[str, _Place]
+    places: Mapping[str, Place]
     value: str
+    prefix: str = "then"
     body: list[Stmt] = field(default_factory=list, init=False)
     names: dict[str, str] = field(default_factory=dict, init=False)
 
@@ -235,48 +238,55 @@ class _Joining:
             return None
         self.body = [*self.made.body]
         cut = [name for name, place in self.places.items() if place.is_cut]
-        inside = self._joined([self._below(name, self.places[name].size) for name in cut])
+        inside = self.within(cut)
         along = tuple(term.by for place in inner for term in place.terms)
         if inner and not along:
             return None
         for stmt in self.reader.body:
-            self._take(stmt, inside, along)
+            self.take(stmt, inside, along)
         stores = tuple(self._stored(store, inside) for store in self.reader.stores)
         whole = self.made.model_copy(update={"body": tuple(self.body), "stores": stores})
         return without_unread(whole)
 
-    def _take(self, stmt: Stmt, inside: str, along: tuple[str, ...]) -> None:
+    def within(self, axes: Iterable[str], also: str = "") -> str:
+        """Whether positions are the reader's along some of its axes; empty where all are."""
+        below = [self._below(name, self.places[name].size) for name in axes]
+        return self._joined([*[also] * bool(also), *below])
+
+    def take(self, stmt: Stmt, inside: str, along: tuple[str, ...]) -> None:
+        """One statement of the reader's, whose reductions are over `along`."""
         if stmt.access is not None and stmt.access.buffer == self.made.stores[0].access.buffer:
             self.names[stmt.name] = self.value
         elif stmt.op == "index":
             self.names[stmt.name] = self._position(stmt.args[0])
         elif stmt.op == "reduce":
-            self._keep(stmt, {"op": "fold", "along": along})
+            self.keep(stmt, {"op": "fold", "along": along})
         elif stmt.access is not None:
             self._load(stmt, stmt.access, inside)
         else:
-            self._keep(stmt, {})
+            self.keep(stmt, {})
 
-    def _keep(self, stmt: Stmt, changes: Mapping[str, object]) -> None:
+    def keep(self, stmt: Stmt, changes: Mapping[str, object]) -> None:
+        """A statement on the product's values, with changes."""
         args = tuple(self.names[arg] for arg in stmt.args)
-        self.names[stmt.name] = f"then_{stmt.name}"
-        changed = {"name": f"then_{stmt.name}", "args": args, **changes}
+        self.names[stmt.name] = f"{self.prefix}_{stmt.name}"
+        changed = {"name": self.names[stmt.name], "args": args, **changes}
         self.body.append(stmt.model_copy(update=changed))
 
     def _load(self, stmt: Stmt, access: Access, inside: str) -> None:
         """A read, made where positions are the reader's."""
         varies = any(self.places[one.by].is_cut for one in access.strides if one.by in self.places)
         conditions = [self.names[arg] for arg in stmt.args] + [inside] * (varies and bool(inside))
-        name, holds = f"then_{stmt.name}", self._joined(conditions)
+        name, holds = f"{self.prefix}_{stmt.name}", self._joined(conditions)
         self.names[stmt.name] = name
-        changes = {"name": name, "access": self._moved(access), "args": (holds,) if holds else ()}
+        changes = {"name": name, "access": self.moved(access), "args": (holds,) if holds else ()}
         self.body.append(stmt.model_copy(update=changes))
 
     def _stored(self, store: Store, inside: str) -> Store:
         value = self.names[store.value]
-        return Store(access=self._moved(store.access), value=value, when=inside)
+        return Store(access=self.moved(store.access), value=value, when=inside)
 
-    def _moved(self, access: Access) -> Access:
+    def moved(self, access: Access) -> Access:
         """An access over the product's axes."""
         strides: dict[str, int] = {}
         for one in access.strides:
@@ -314,6 +324,6 @@ class _Joining:
     def _new(
         self, op: str, dtype: DType, args: tuple[str, ...] = (), value: int | None = None
     ) -> str:
-        name = f"then_{len(self.body)}_{op}"
+        name = f"{self.prefix}_{len(self.body)}_{op}"
         self.body.append(Stmt(name=name, op=op, dtype=dtype, args=args, value=value))
         return name

@@ -10,8 +10,8 @@ from kernelwright.tools.codegen.ir.contraction import (
     Contraction,
     contraction_of,
     needed_where,
-    with_merged_axes,
 )
+from kernelwright.tools.codegen.ir.merged_axes import with_merged_axes
 from kernelwright.tools.types import DType
 
 F, H = DType.FLOAT32, DType.FLOAT16

@@ -27,11 +27,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.folds import (
     folded_values,
     folding_of,
@@ -39,13 +40,22 @@ from kernelwright.tools.codegen.cuda.contractions.folds import (
 )
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.split import LONGEST
-from kernelwright.tools.codegen.cuda.contractions.window_code import BUNDLE, WindowCode
+from kernelwright.tools.codegen.cuda.contractions.statistics.windows import (
+    CHUNK,
+    counted_windows,
+    counting_values,
+)
+from kernelwright.tools.codegen.cuda.contractions.window_code import (
+    BUNDLE,
+    WindowCode,
+    columns_beside,
+    stored_at,
+)
 from kernelwright.tools.codegen.cuda.contractions.window_ways import (
     ALIGNMENT_BYTES,
     MOST_SUMS,
     PROMOTED,
     SPANS,
-    STRIP_BYTES,
     TILE_BYTES,
     Choice,
     Layout,
@@ -72,7 +82,6 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     complete,
     render,
 )
-from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
@@ -145,6 +154,8 @@ def _kinds(case: Case, contraction: Contraction) -> list[_Kind]:
         # Where outputs are folded otherwise, it is the weight that windows seem to read.
         fits = fits and others(contraction, side) <= max(ways[0].places, _MOST_COLUMNS)
         return [one for one in found if fits and choices(case, contraction, one.parts)]
+    if contraction.statistics is not None:
+        return [one for one in found if counted_windows(case, contraction, one.parts) is not None]
     return found
 
 
@@ -194,7 +205,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             compute="tensor cores by warpgroups" if one.parts == 1 else "split products",
             parallel="persistent tiles, warpgroups in turns",
             efficiency=0.9,
-            launches=4,
+            launches=4 + (contraction.statistics is not None),
             rounds_factors=one.parts == 1 and is_scaled(contraction),
         )
         for one in _kinds(case, contraction)
@@ -205,12 +216,18 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     best = choices(case, contraction, _kind(strategy.name).parts)[0]
     packing = packing_cycles(case, contraction, best.layout)
     rate = hertz(case.hardware, case.multiprocessors)
-    written = loop_bytes(case.loop)[1] / (case.hardware.bandwidth_gb_s * 0.9e9)
+    bandwidth = case.hardware.bandwidth_gb_s * 0.9e9
+    written = loop_bytes(case.loop)[1] / bandwidth
     seconds = packing / rate + max((best.cycles - packing) / rate, written)
     # Few warps have a result at hand: what is done to it overlaps with little else.
     done = flops_of_result(case, contraction)
     results = contraction.batches * contraction.m * contraction.n
     seconds += done * results / (case.hardware.fp32_tflops * 1e12)
+    counted = counted_windows(case, contraction, _kind(strategy.name).parts)
+    if counted is not None:
+        chunk = 32 if best.way.tile[0] % 128 == 0 else 16
+        seconds += counted.moved_bytes(chunk) / bandwidth
+        seconds += counted.joining_seconds(chunk, bandwidth, rate)
     return seconds * 1e3 + strategy.launches * case.hardware.launch_us / 1e3
 
 
@@ -250,7 +267,7 @@ def _room(layout: Layout) -> str:
     depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
     kept = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
     kept = f"{layout.parts} * {kept}"
-    of_group = f"{{SPAN}} * {STRIP_BYTES} + ({{TILE}} % 1000) * {TILE_BYTES * layout.kept}"
+    of_group = f"{{SPAN}} * {layout.strip_bytes} + ({{TILE}} % 1000) * {TILE_BYTES * layout.kept}"
     if layout.in_turns:
         of_group += " + 4 * ({TILE} // 1000) * ({TILE} % 1000)"
     beside = f"{{GROUPS}} * ({of_group}) + {ALIGNMENT_BYTES}"
@@ -276,10 +293,11 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     folding, across = layout.folding, other_side(side)
     plain = not contraction.folds
     by_columns = plain and is_left and contraction.columns[-1].size >= _SIDE_BY_SIDE
-    if not by_columns and plain:
+    counted = counted_windows(case, contraction, kind.parts)
+    if not by_columns and plain and counted is None:
         # Of 15 pairs of settings on an H200 two were faster so, by a fifth, and 13 slower.
         tunables.add("TOGETHER", (0, 1))
-    stored_lines, stored_offset = _stored(printer, contraction)
+    stored_lines, stored_offset = stored_at(printer, contraction)
     other = (printer.right if is_left else printer.left)(along="depth", width=1)
     kept = kept_loads(case, contraction, side)
     known = [one.name for one in kept]
@@ -302,12 +320,13 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         weight="kw::SHORT_WEIGHT" if layout.parts == 2 else "2.0f",
         samples=every > 1, sampled=tunables.named("{EVERY}") if every > 1 else "1",
         margin=_MARGINS[layout.parts],
-        by_columns=by_columns, beside=_beside(contraction, layout),
+        by_columns=by_columns, beside=columns_beside(contraction, layout.windows),
         stored_lines=stored_lines, stored_offset=stored_offset, kept=known,
         kept_values=printer.loaded(kept, across), summands=contraction.k, other_side=across,
         other=other,
         shares=shares, left=printer.left(along="depth"), right=printer.right(along="depth"),
         **code.values(),
+        **counting_values(case, counted, tunables, printer.width_of_epilogue(across)),
         **(_leaving(printer, across, known) if plain else
            folded_values(printer, contraction, folding, known)),
     )  # fmt: skip
@@ -320,8 +339,12 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         *_again(case, code, prefix, every),
         _launch(case, contraction, layout, tunables, prefix, others(contraction, side)),
     ]
-    text, plan = complete(source, arguments, launches)
     lines = _allocations(contraction, layout, tunables, prefix, half, sides, images)
+    if counted is not None:
+        arguments += counted.arguments(prefix)
+        launches.append(counted.launch(prefix))
+        lines += counted.allocations(prefix, tunables.named(CHUNK.replace("/", "//")))
+    text, plan = complete(source, arguments, launches)
     return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
 
 
@@ -339,29 +362,6 @@ def _leaving(printer: ElementPrinter, across: str, kept: Sequence[str]) -> dict[
         "stored_beside": beside,
         "passes": (),
     }
-
-
-def _beside(contraction: Contraction, layout: Layout) -> int:
-    """Columns that are neighbours in memory, where places lie as far apart as these are many."""
-    if not contraction.columns:
-        return 1
-    access, axis = contraction.stores[0].access, contraction.columns[-1]
-    places = layout.windows.directions[-1].output
-    together = access.step(axis.name) == 1 and access.step(places.name) == axis.size
-    return axis.size if together and axis is not places else 1
-
-
-def _stored(printer: ElementPrinter, contraction: Contraction) -> tuple[list[str], str]:
-    """Where a result is stored, in elements, and the lines that this needs; 0 where it depends."""
-    sides = (
-        ("batch", contraction.batch), ("row", contraction.rows), ("column", contraction.columns),
-    )  # fmt: skip
-    access, lines = contraction.stores[0].access, list[str]()
-    if {one.by for one in access.strides} - {axis.name for _, axes in sides for axis in axes}:
-        return lines, "0"
-    for name, axes in sides:
-        lines += decoded(f"{name}_", name, tuple(axis.size for axis in axes), "int")
-    return [f"[[maybe_unused]] {line}" for line in lines], printer.offset(access)
 
 
 def _arguments(
@@ -445,4 +445,5 @@ CONVOLUTION_FAMILY = ContractionFamily(
     _emit,
     slides_on=(_ARCHITECTURE,),
     folds=True,
+    statistics=True,
 )

@@ -20,7 +20,7 @@ from math import gcd
 from types import MappingProxyType
 
 from kernelwright.tools.codegen.cuda.contractions.statements import StatementPrinter
-from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type, value_type
+from kernelwright.tools.codegen.cuda.printing.expressions import c_type, value_type
 from kernelwright.tools.codegen.cuda.printing.printing import (
     INT_LIMIT,
     SLACK,
@@ -235,7 +235,8 @@ class ElementPrinter:
             known: Loads by name that the kernel has made already, as C++ text at a neighbour.
         """
         contraction = self._contraction
-        scope = _Scope(self, contraction.epilogue, contraction.stores, along, width, known)
+        body, stores, counted = contraction.epilogue, contraction.stores, contraction.counted
+        scope = _Scope(self, body, stores, along, width, known, counted)
         kind = value_type(contraction.dtype)
         return Printed(
             before=(
@@ -427,24 +428,3 @@ class _Scope:
             for at, store in enumerate(self.stores)
             if self._is_vector(store.access)
         ]
-
-
-def contraction_arguments(contraction: Contraction) -> list[Argument]:
-    """A parameter for every buffer: what is read, then what is written.
-
-    Raises:
-        ValueError: When a buffer is both.
-    """
-    bodies = (contraction.left.body, contraction.right.body, contraction.epilogue)
-    read = [stmt.access for body in bodies for stmt in body if stmt.access is not None]
-    written = [store.access for store in contraction.stores]
-    both = {access.buffer for access in read} & {access.buffer for access in written}
-    if both:
-        raise ValueError(f"{', '.join(sorted(both))} is both read and written")
-    every = [(access, "const ") for access in read] + [(access, "") for access in written]
-    made: dict[str, Argument] = {}
-    for access, const in every:
-        name = f"g_{access.buffer}"
-        text = f"{const}{c_type(access.dtype)}* __restrict__ {name}"
-        made.setdefault(name, Argument(name, text, access.buffer))
-    return list(made.values())

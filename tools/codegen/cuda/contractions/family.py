@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kernelwright.tools.codegen.cuda.contractions.windows import windows_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
+from kernelwright.tools.codegen.cuda.printing.expressions import Argument, c_type
 from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
@@ -30,12 +31,13 @@ Settings = tuple[tuple[Setting, ...], ...]
 class ContractionFamily:
     """Strategies for products of matrices; the four functions are its own.
 
-    `takes` says how well it fits, `propose` the ways, `predicted` the milliseconds to expect of
-    one of them and `printed` its source under a name and a prefix. On the architectures of
-    `slides_on` it has a layout for factors that windows read; all others read each element as often
-    as windows do, and stand back where there is one. Those with `folds` print epilogues that reduce
-    results, and those with `eights` multiply factors of eight bits. `first` are settings of one of
-    the ways to try first, where more than the tile decides.
+    `takes` says how well it fits, `propose` the ways, `predicted` the milliseconds to expect of one
+    of them and `printed` its source under a name and a prefix. On the architectures of `slides_on`
+    it has a layout for factors that windows read; all others read each element as often as windows
+    do, and stand back where there is one. Those with `folds` print epilogues that reduce results,
+    those with `statistics` take these of all results, and those with `eights` multiply factors of
+    eight bits. `first` are settings of one of the ways to try first, where more than the tile
+    decides.
     """
 
     names: tuple[str, ...]
@@ -47,6 +49,7 @@ class ContractionFamily:
     graph_rewrites: tuple[GraphRewrite, ...] = ()
     slides_on: tuple[str, ...] = ()
     folds: bool = False
+    statistics: bool = False
     eights: bool = False
     first: Callable[[Case, Contraction, Strategy], Settings] = lambda *_: ()
 
@@ -54,6 +57,8 @@ class ContractionFamily:
         """What `takes` says of a product; no other node fits."""
         found = case.contraction if isinstance(case.node, Loop) else None
         if found is None or (found.folds and not self.folds):
+            return Fit.NO
+        if found.statistics is not None and not self.statistics:
             return Fit.NO
         if found.precision is DType.FLOAT8_E4M3FN and not self.eights:
             return Fit.NO
@@ -92,3 +97,27 @@ def _product(case: Case) -> Contraction:
 def is_tiled(contraction: Contraction | None) -> bool:
     """Whether only kernels for products should take a loop."""
     return contraction is not None and min(contraction.m, contraction.n) >= FEWEST
+
+
+def contraction_arguments(contraction: Contraction) -> list[Argument]:
+    """A parameter for every buffer: what is read, then what is written.
+
+    Raises:
+        ValueError: When a buffer is both.
+    """
+    later = contraction.statistics
+    bodies = [contraction.left.body, contraction.right.body, contraction.epilogue]
+    bodies += [later.body] if later is not None else []
+    read = [stmt.access for body in bodies for stmt in body if stmt.access is not None]
+    stores = (*contraction.stores, *(later.stores if later is not None else ()))
+    written = [store.access for store in stores]
+    both = {access.buffer for access in read} & {access.buffer for access in written}
+    if both:
+        raise ValueError(f"{', '.join(sorted(both))} is both read and written")
+    every = [(access, "const ") for access in read] + [(access, "") for access in written]
+    made: dict[str, Argument] = {}
+    for access, const in every:
+        name = f"g_{access.buffer}"
+        text = f"{const}{c_type(access.dtype)}* __restrict__ {name}"
+        made.setdefault(name, Argument(name, text, access.buffer))
+    return list(made.values())

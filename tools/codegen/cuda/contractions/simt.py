@@ -24,9 +24,12 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
     Printed,
+)
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,

@@ -24,10 +24,14 @@ from dataclasses import dataclass, replace
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
     Printed,
+)
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE
+from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import CountedBlocks
 from kernelwright.tools.codegen.cuda.contractions.tiles import (
     Scheme,
     Tile,
@@ -348,6 +352,19 @@ def stores_in_cache(case: Case, tunables: Tunables, *, evicts_first: bool = Fals
     return tunables.named("{STORES}")
 
 
+@dataclass(frozen=True)
+class Narrow:
+    """A factor element by element, for the few results that are summed from factors again."""
+
+    narrow: Printed
+
+
+def narrow_factor(printer: ElementPrinter, which: str) -> Narrow:
+    """One of the factors so, "left" or "right"."""
+    make = printer.left if which == "left" else printer.right
+    return Narrow(make(along="depth", width=1))
+
+
 def magnitude_launch(prefix: str, *factors: Packed) -> Launch:
     """The pass that looks for largest magnitudes."""
     return Launch(f"{prefix}_largest", str(sum(factor.blocks for factor in factors)), "256")
@@ -367,6 +384,7 @@ def with_packing(
     arguments: Sequence[Argument],
     launches: Sequence[Launch],
     lines: Sequence[str] = (),
+    counted: CountedBlocks | None = None,
 ) -> Emitted:
     """A product's kernels and launches behind the passes that pack its factors.
 
@@ -378,7 +396,12 @@ def with_packing(
         arguments: what kernels may be given.
         launches: those of the product.
         lines: of the plan, which make room for what else they need.
+        counted: statistics that the product takes, which a kernel of their own joins.
     """
+    if counted is not None:
+        arguments = (*arguments, *counted.tiles.arguments(prefix))
+        launches = (*launches, counted.tiles.launch(prefix))
+        lines = (*lines, *counted.allocations(prefix))
     once = [one for one in factors if one[0].fixed]
     always = [one for one in factors if not one[0].fixed]
     first = _passes(contraction, f"{prefix}_once", once)

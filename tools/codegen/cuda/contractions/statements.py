@@ -18,9 +18,12 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
 )
 from kernelwright.tools.codegen.cuda.printing.nest import nest_of
 from kernelwright.tools.codegen.cuda.printing.vectors import narrow_values
-from kernelwright.tools.codegen.ir import Loop, Stmt, Store
+from kernelwright.tools.codegen.ir import Loop, Stmt, Store, results
 from kernelwright.tools.codegen.ir.rewrites import rounded_alone
 from kernelwright.tools.types import DType
+
+# Operators that round to what lies in memory, which no operator of a module's own does.
+_ROUNDING = {f"to_{one.value}": one for one in (DType.FLOAT16, DType.BFLOAT16)}
 
 
 class StatementPrinter:
@@ -31,8 +34,8 @@ class StatementPrinter:
     """
 
     def __init__(self, loop: Loop) -> None:
-        self._types = {stmt.name: stmt.dtype for stmt in loop.body}
-        self._known = {stmt.name: stmt for stmt in loop.body}
+        self._types = {name: stmt.dtype for stmt in loop.body for name in results(stmt)}
+        self._known = {name: stmt for stmt in loop.body for name in results(stmt)}
         self._alone = rounded_alone(loop)
         self._narrow = narrow_values(nest_of(loop))
 
@@ -46,6 +49,8 @@ class StatementPrinter:
             return str(stmt.value)
         if (inside := self._inside_of_gelu(stmt)) is not None:
             return f"kw::gelu(v_{inside})"
+        if stmt.op in _ROUNDING:
+            return f"kw::to<float>(kw::to<{c_type(_ROUNDING[stmt.op])}>(v_{stmt.args[0]}))"
         args = [(self._argument(stmt, name), self._types[name]) for name in stmt.args]
         if stmt.op == "div" and stmt.dtype is DType.FLOAT32:
             return self._quotient(stmt, [convert(*arg, DType.FLOAT32) for arg in args])

@@ -21,21 +21,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
-    Printed,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
     Packed,
     leaving,
+    narrow_factor,
     packed_factor,
     packing_arguments,
     stores_in_cache,
     takes,
     with_packing,
+)
+from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import (
+    counted_blocks,
+    counting_ms,
+    lacks_statistics,
 )
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
@@ -183,7 +189,9 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
     if case.hardware.architecture != _ARCHITECTURE or takes(case, contraction) is Fit.NO:
         return Fit.NO
     found = factors_of(case, contraction, ElementPrinter(case.loop, contraction))
-    return Fit.NO if found is None or found.packed.extent < FEWEST else Fit.BEST
+    if found is None or found.packed.extent < FEWEST:
+        return Fit.NO
+    return Fit.NO if lacks_statistics(contraction, by_rows=found.by_rows) else Fit.BEST
 
 
 def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
@@ -311,6 +319,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     product = _product_ms(case, contraction, found, best, splits)
     launches = strategy.launches * case.hardware.launch_us / 1e3
     product += _JOIN_MS + _JOIN_MS_A_PART * splits if split else 0.0
+    product += counting_ms(contraction, case.hardware, case.multiprocessors, by_rows=found.by_rows)
     return product + _packing_ms(case, contraction, found) + launches
 
 
@@ -320,7 +329,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     tunables = _tunables(case, contraction, found, prefix, split=split)
     cache = stores_in_cache(case, tunables)
     ways = leaving(printer, contraction, by_rows=found.by_rows, cache=cache)
-    tunables.add("DIRECT", ways.first)
+    counted = counted_blocks(contraction, by_rows=found.by_rows)
+    tunables.add("DIRECT", ways.first if counted is None else (0,))
     sides = ("first", "BM"), ("other", "BN")
     rows, columns = sides if found.by_rows else sides[::-1]
     source = render(
@@ -336,10 +346,11 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         needed=printer.tile_is_needed(rows, columns),
         streamed=found.streamed,
         packed=found.packed,
-        left=_narrow(printer, "left"),
-        right=_narrow(printer, "right"),
+        left=narrow_factor(printer, "left"),
+        right=narrow_factor(printer, "right"),
         epilogue=ways.wide,
         direct=ways.direct,
+        counted=counted and counted.values(case.loop, ways.wide.width),
     )
     across = tunables.named("{TILE} % 1000")
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, found.packed)]
@@ -347,19 +358,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     launches = _launches(case, contraction, found, tunables, prefix, split=split)
     lines = _part_allocations(contraction, found, tunables, prefix) if split else []
     factors = ((found.packed, across),)
-    return with_packing(contraction, prefix, factors, source, arguments, launches, lines)
-
-
-@dataclass(frozen=True)
-class _Narrow:
-    """A factor element by element, for the few results that are summed from factors again."""
-
-    narrow: Printed
-
-
-def _narrow(printer: ElementPrinter, which: str) -> _Narrow:
-    make = printer.left if which == "left" else printer.right
-    return _Narrow(make(along="depth", width=1))
+    return with_packing(contraction, prefix, factors, source, arguments, launches, lines, counted)
 
 
 def _tunables(
@@ -444,5 +443,5 @@ def _part_allocations(
 
 
 STREAMED_FAMILY = ContractionFamily(
-    (STREAMED, STREAMED_SPLITS), _takes, _propose, _predicted_ms, _emit
+    (STREAMED, STREAMED_SPLITS), _takes, _propose, _predicted_ms, _emit, statistics=True
 )

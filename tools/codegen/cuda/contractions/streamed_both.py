@@ -23,9 +23,12 @@ from dataclasses import dataclass
 from kernelwright.tools.codegen.cuda.contractions.epilogue import (
     ElementPrinter,
     Printed,
+)
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
     is_fixed,

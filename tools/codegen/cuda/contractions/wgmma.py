@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
     leaving,
@@ -27,6 +27,11 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     stores_in_cache,
     takes_whole,
     with_packing,
+)
+from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import (
+    counted_blocks,
+    counting_ms,
+    lacks_statistics,
 )
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of, tiles_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
@@ -65,7 +70,9 @@ _RAMP_STEPS = 2
 
 def _takes(case: Case, contraction: Contraction) -> Fit:
     is_hopper = case.hardware.architecture == _ARCHITECTURE
-    return takes_whole(case, contraction) if is_hopper else Fit.NO
+    if not is_hopper or lacks_statistics(contraction, by_rows=True):
+        return Fit.NO
+    return takes_whole(case, contraction)
 
 
 def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
@@ -127,6 +134,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     rate = flops / (_tile_ms(case, contraction, best) * 1e9)
     moved = sum(loop_bytes(case.loop))
     product = roofline_ms(moved, flops, strategy, case.hardware, tflops=rate)
+    product += counting_ms(contraction, case.hardware, case.multiprocessors, by_rows=True)
     return product + packing_ms(case, contraction)
 
 
@@ -137,7 +145,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     # 0.408 ms where 0.489 was the other way (16384 x 16384 x 64 on an H200).
     cache = stores_in_cache(case, tunables, evicts_first=True)
     ways = leaving(printer, contraction, by_rows=True, cache=cache)
-    tunables.add("DIRECT", ways.first)
+    counted = counted_blocks(contraction, by_rows=True)
+    tunables.add("DIRECT", ways.first if counted is None else (0,))
     source = render(
         "split_wgmma",
         title=_TITLE,
@@ -150,12 +159,13 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         right=right,
         epilogue=ways.wide,
         direct=ways.direct,
+        counted=counted and counted.values(case.loop, ways.wide.width),
     )
     rows, columns = tunables.named("{TILE} // 1000"), tunables.named("{TILE} % 1000")
     launches = [_launch(case, contraction, tunables, f"{prefix}_wgmma")]
     arguments = [*contraction_arguments(contraction), *packing_arguments(prefix, left, right)]
     factors = ((left, rows), (right, columns))
-    return with_packing(contraction, prefix, factors, source, arguments, launches)
+    return with_packing(contraction, prefix, factors, source, arguments, launches, counted=counted)
 
 
 def _shared_bytes() -> str:
@@ -187,4 +197,6 @@ def _launch(case: Case, contraction: Contraction, tunables: Tunables, kernel: st
     )
 
 
-SPLIT_WGMMA_FAMILY = ContractionFamily((SPLIT_WGMMA,), _takes, _propose, _predicted_ms, _emit)
+SPLIT_WGMMA_FAMILY = ContractionFamily(
+    (SPLIT_WGMMA,), _takes, _propose, _predicted_ms, _emit, statistics=True
+)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
 from kernelwright.tools.codegen.cuda.contractions.windows import (
     Windows,
     coordinate_step,
 )
 from kernelwright.tools.codegen.cuda.printing.expressions import c_type
+from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Axis
 from kernelwright.tools.codegen.ir.contraction import Bound, Contraction
 
@@ -301,3 +303,26 @@ def _digits(letter: str, axes: Sequence[Axis], source: str) -> Lines:
         text = f"({text}) % {axis.size}" if at else text
         lines.append(f"[[maybe_unused]] const int {letter}_{at} = {text};")
     return lines
+
+
+def columns_beside(contraction: Contraction, windows: Windows) -> int:
+    """Columns that are neighbours in memory, where places lie as far apart as these are many."""
+    if not contraction.columns:
+        return 1
+    access, axis = contraction.stores[0].access, contraction.columns[-1]
+    places = windows.directions[-1].output
+    together = access.step(axis.name) == 1 and access.step(places.name) == axis.size
+    return axis.size if together and axis is not places else 1
+
+
+def stored_at(printer: ElementPrinter, contraction: Contraction) -> tuple[list[str], str]:
+    """Where a result is stored, in elements, and the lines that this needs; 0 where it depends."""
+    sides = (
+        ("batch", contraction.batch), ("row", contraction.rows), ("column", contraction.columns),
+    )  # fmt: skip
+    access, lines = contraction.stores[0].access, list[str]()
+    if {one.by for one in access.strides} - {axis.name for _, axes in sides for axis in axes}:
+        return lines, "0"
+    for name, axes in sides:
+        lines += decoded(f"{name}_", name, tuple(axis.size for axis in axes), "int")
+    return [f"[[maybe_unused]] {line}" for line in lines], printer.offset(access)

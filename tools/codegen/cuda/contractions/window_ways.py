@@ -33,6 +33,8 @@ _MOST_BOX = 256
 # What aligns the first stage, and the barriers; for each warp of a group 144 bytes for a column of
 # its strip and 4 for one of its tile; columns of a strip.
 ALIGNMENT_BYTES, STRIP_BYTES, TILE_BYTES = 1024 + 256, 4 * 144, 4 * 4
+# Marks of a column's results, which say what is counted.
+_MARKS = 4 * 32
 SPANS = (16, 32)
 # Values of a column that an epilogue reads and that are kept beside its power of two, at most.
 _MOST_KEPT = 3
@@ -63,6 +65,9 @@ _PACKING = 0.7
 # What a pass takes that adds results to those of other outputs of their place, of one that stores
 # every result (an estimate).
 _IN_TURNS = 0.8
+# And what statistics of all results take besides (an estimate: one more write of shared memory and
+# a quarter of a read a result, and three additions that wait for nothing but each other).
+_COUNTED = 0.2
 # Numbers of an image that are looked at before it is packed, and the most runs of which one is.
 _SAMPLED, _MOST_RUNS = 1 << 16, 32
 
@@ -96,6 +101,12 @@ class Layout:
     kept: int = 1
     folding: Folding | None = None
     passes: float = 1.0
+    counted: bool = False
+
+    @property
+    def strip_bytes(self) -> int:
+        """Of a column of the strips of a group's warps: sums, and results that are counted."""
+        return STRIP_BYTES * (1 + self.counted) + _MARKS * self.counted
 
     @property
     def in_turns(self) -> bool:
@@ -159,7 +170,7 @@ class Layout:
         rows, columns = way.tile
         of_step = self.parts * way.reuse * columns * self.line * 2
         others = self.steps(way.reuse) * of_step if way.held else stages * of_step
-        of_group = SPANS[0] * STRIP_BYTES + columns * TILE_BYTES * self.kept
+        of_group = SPANS[0] * self.strip_bytes + columns * TILE_BYTES * self.kept
         of_group += 4 * rows * columns * self.in_turns
         beside = way.groups * of_group + ALIGNMENT_BYTES
         return stages * self.brought(rows, way.reuse) + others + beside
@@ -204,11 +215,13 @@ def choices(case: Case, contraction: Contraction, parts: int = 1) -> tuple[Choic
     n, batches = others(contraction, side), contraction.batches
     kept = int(is_scaled(contraction)) + len(kept_loads(case, contraction, side))
     folding, passes = _folded(case, contraction, side)
+    counted = contraction.statistics is not None
+    passes += _COUNTED * counted
     listed: list[Choice] = []
     for windows in ways:
         lines = [line for line in _LINES if line == 16 or windows.width > line // 2]
         for line in lines:
-            layout = Layout(windows, line, parts, kept, folding, passes)
+            layout = Layout(windows, line, parts, kept, folding, passes, counted)
             packing = packing_cycles(case, contraction, layout)
             listed += tiled(case, layout, n, batches, packing)[:1]
     return tuple(sorted(listed, key=lambda one: one.cycles))

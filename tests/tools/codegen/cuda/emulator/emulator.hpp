@@ -298,6 +298,13 @@ inline bool __any_sync(unsigned int, bool value) {
     for (int mask = 16; mask; mask /= 2) any |= __shfl_xor_sync(0, any, mask);
     return any;
 }
+inline unsigned int __ballot_sync(unsigned int, bool value) {
+    unsigned int bits = (unsigned int)value << threadIdx.x % 32;
+    for (int mask = 16; mask; mask /= 2) bits |= __shfl_xor_sync(0, bits, mask);
+    return bits;
+}
+inline int __popc(unsigned int bits) { return __builtin_popcount(bits); }
+inline int __ffs(unsigned int bits) { return __builtin_ffs((int)bits); }
 
 // A misaligned vector access faults on a device; so it does here.
 template <class T> inline void check_alignment(const T* at) {

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log2
 
-from kernelwright.tools.codegen.cuda.contractions.epilogue import (
-    ElementPrinter,
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.family import FEWEST, ContractionFamily
 from kernelwright.tools.codegen.cuda.contractions.mapped.factors import (
     MappedFactor,
     MappedResults,
