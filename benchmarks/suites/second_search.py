@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -40,6 +41,7 @@ from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import search_profile
 from kernelwright.tools.evaluate.executors.base.executor import Executor
+from kernelwright.tools.memory import library_path
 from kernelwright.tools.types import Refusal, TracePolicy
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -133,7 +135,10 @@ async def after_others(given: argparse.Namespace) -> list[dict[str, object]]:
                 file = home / f"like_{name}.py"
                 file.write_text(module.text)
                 for fresh in (False, True) if number % 2 else (True, False):
-                    row = await searched(file, (), home, judge, given, fresh=fresh)
+                    with tempfile.TemporaryDirectory() as own:
+                        if not fresh:  # as the earlier ones left it, each time
+                            shutil.copy(library_path(home), library_path(Path(own)))
+                        row = await searched(file, (), Path(own), judge, given, fresh=fresh)
                     told(rows, name, "without" if fresh else "library", row)
     compared(rows)
     return rows

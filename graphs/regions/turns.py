@@ -189,6 +189,7 @@ class Turns:
             make_agents=context.make_agents,
             task=read,
             fresh=memories_of(context.archive).fresh,
+            a_turn=True,
         )
 
     def _show_so_far(self, item: RegionClass, run: str) -> None:

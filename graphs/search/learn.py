@@ -177,8 +177,7 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     measured_ms = context.measured_ms(state["best"])
     settled = is_settled(context.archive, state["best"])
     why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], settled)
-    if not why and state["round"] >= context.profile.minimum_rounds:
-        why = enough(context, state["round"])
+    why = why or enough(context, state["round"], "end")
     finished = RoundFinished(
         round=state["round"],
         best_ms=measured_ms,

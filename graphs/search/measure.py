@@ -186,7 +186,9 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     tuning = tuning_of(context, context.archive.candidate(best.id), round)
     until_s = context.share_of_time_s(min(TUNING_SHARE, 1 / rounds_to_come(context, round)))
     screened: list[Evaluation] = []
-    while (left := trials_in(context, round) - len(screened)) > 0 and not enough(context, round):
+    while (left := trials_in(context, round) - len(screened)) > 0:
+        if enough(context, round, f"tune:{len(screened)}"):
+            break
         batch = _settings_to_try(context, tuning, until_s, left)
         evaluations = await _try(context, batch, round)
         for evaluation in evaluations:

@@ -25,7 +25,7 @@ from kernelwright.graphs.search.context import (
 )
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
 from kernelwright.graphs.search.options.call_modes import keep_call_modes
-from kernelwright.graphs.search.options.experience import keep_experience
+from kernelwright.graphs.search.options.experience import keep_experience, keep_turn
 from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
 from kernelwright.graphs.search.options.run_terms import (
     attach,
@@ -85,6 +85,7 @@ async def start_search(
     prepare: Prepare | None = None,
     fresh: bool = False,
     modes: bool = True,
+    a_turn: bool = False,
     evidence: Depth = "full",
 ) -> Summary | Refusal:
     """Search for a faster implementation of a user's file.
@@ -110,6 +111,7 @@ async def start_search(
         prepare: Done before the first plan, as `graphs.regions` does with a large model.
         fresh: Begin with nothing out of the user's library of kernels.
         modes: Whether the best plans may be called otherwise than launch by launch.
+        a_turn: Whether this is a region's turn, of which later searches learn nothing.
         evidence: What certifying adds, where an executor is made here.
 
     Returns:
@@ -146,11 +148,14 @@ async def start_search(
             attach(judge, archive, choice)
             keep_models(archive, models)
             keep_start(archive, start)
+            if a_turn:
+                keep_turn(archive)
             if fresh:
                 keep_fresh(archive)
             elif start is None:
                 keep_memories(archive, read, hardware, profile)
-                keep_experience(archive)
+                if not a_turn:
+                    keep_experience(archive)
             keep_roles(archive)
             keep_tools(archive)
             keep_tuner(archive)

@@ -53,6 +53,7 @@ def share_that_gained(
         trail.times_ms
         for trail in trails
         if trail.whole
+        and _best(trail.times_ms) < inf
         and len(trail.times_ms) >= tried + _GOES_ON
         and _since_the_best(trail.times_ms[:tried]) >= waited
     ]

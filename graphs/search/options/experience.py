@@ -6,9 +6,10 @@ what counts as a gain, and ends where they did not. Which trails there are is ke
 that a resume or a replay decides alike. Two things keep the trails honest: one that others ended
 tells nothing of what going on brings, and after some such searches one goes its whole way again.
 
-Not asked: `--fresh` and suites, whose figures must not hang on what ran before; searches in which a
-model thinks, as rules' trails say nothing of its ideas; and judges far away, whose trips try what
-they were sent with.
+Neither asked nor told: `--fresh` and suites, whose figures must not hang on what ran before; the
+turns of a model's regions, which are short; searches in which a model thinks, as rules' trails say
+nothing of its ideas; and judges far away, whose trips try what they were sent with. Who lets an
+ended search go on wants it to.
 """
 
 import logging
@@ -42,7 +43,12 @@ _MAY_GAIN = 0.2
 _IN_A_ROW = 4
 # A search that was allowed this share of this one's time went as far, or nearly.
 _AS_LONG = 0.5
-_ASKED = "experience:"
+_ASKED, _A_TURN = "experience:", "turn"
+
+
+def keep_turn(archive: Archive) -> None:
+    """Say that a new run is a turn of a region, which leaves no trail and asks for none."""
+    archive.record_term(_A_TURN, "true")
 
 
 def keep_experience(archive: Archive) -> None:
@@ -66,17 +72,24 @@ def keep_experience(archive: Archive) -> None:
         archive.record_term(_TERM, _TRAILS.dump_json(chosen).decode())
 
 
-def enough(context: SearchContext, round: int) -> str:
+def enough(context: SearchContext, round: int, at: str) -> str:
     """Why going on would bring nothing, by how other searches went.
 
-    "" where it may, or where nobody knows. Decided once for a round and what was measured by then.
+    "" where it may, where nobody knows, and in rounds that were promised. Decided once for a round
+    and a place in it: a step that is taken again comes by the same places.
+
+    Args:
+        context: Of the search.
+        round: Which one it is in.
+        at: The place in the round.
     """
     kept = context.archive.term(_TERM)
-    if kept is None or context.executor.capabilities.remote or context.agents.strategist:
+    if kept is None or round < context.profile.minimum_rounds or context.laps:
         return ""
-    times = _times_ms(context.archive)
+    if context.executor.capabilities.remote or context.agents.strategist:
+        return ""
     return context.decide(
-        f"{_ASKED}{round}:{len(times)}", lambda: _said(context, _TRAILS.validate_json(kept))
+        f"{_ASKED}{round}:{at}", lambda: _said(context, _TRAILS.validate_json(kept))
     )
 
 
@@ -90,6 +103,8 @@ def suffices(
         times_ms: What this one was told so far.
         gain: The time before over the time after that counts, such as 1.02.
     """
+    if all(ms is None for ms in times_ms):
+        return None
     gained, of = share_that_gained(trails, times_ms, gain)
     return None if of < _FEWEST or (gained + 1) / (of + 2) > _MAY_GAIN else (gained, of)
 
@@ -113,15 +128,19 @@ def _times_ms(archive: Archive) -> tuple[float | None, ...]:
 def leave_trail(context: SearchContext) -> None:
     """Keep how a search that ended went; one that began with its own result tells nothing."""
     archive, key = context.archive, key_of(context.task)
-    begun = memories_of(archive).items or context.laps
-    if key is None or begun or context.agents.strategist or context.executor.capabilities.remote:
+    begun, times_ms = memories_of(archive), _times_ms(archive)
+    if key is None or begun.items or begun.fresh or context.laps or archive.term(_A_TURN):
+        return
+    if context.agents.strategist or context.executor.capabilities.remote:
+        return
+    if all(ms is None for ms in times_ms):  # which says more of the machine than of searching
         return
     by_others = any(name.startswith(_ASKED) and said for name, said in archive.decisions())
     trail = Trail(
         device=device_of(context.hardware),
         depth=context.profile.name,
         structure=key.structure,
-        times_ms=_times_ms(archive),
+        times_ms=times_ms,
         seconds=context.profile.seconds,
         whole=not by_others,
     )

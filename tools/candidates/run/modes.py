@@ -190,7 +190,8 @@ def _after_a_failed_capture(recorded: torch.cuda.CUDAGraph, mark: torch.Tensor) 
     Its allocator still records memory for the graph, its generator believes to be captured; the one
     is told to stop, the other stops with a capture that succeeds.
     """
-    with suppress(RuntimeError):  # another version may have stopped it by itself
+    # Another version may have stopped it by itself, or call this otherwise.
+    with suppress(RuntimeError, AttributeError, TypeError):
         torch._C._cuda_endAllocateToPool(mark.device.index, recorded.pool())
     with suppress(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
         mark.add_(1)
