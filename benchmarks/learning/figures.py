@@ -8,7 +8,7 @@ from statistics import fmean
 
 
 def figures(home: Path, stage: str) -> str:
-    """The line; it says so where there is nothing yet.
+    """The line; it says so where there is nothing yet, or lines are half-written or older ones.
 
     Args:
         home: The proof's folder.
@@ -19,7 +19,7 @@ def figures(home: Path, stage: str) -> str:
     }.get(stage, _evaluation)  # fmt: skip
     try:
         return tell(home / stage)
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return "no figures yet"
 
 

@@ -44,7 +44,8 @@ EVALUATIONS = {"before": ("", ""), "after-sft": ("sft", "before"), "after-rl": (
 class Stage:
     """A command of `kernelwright learn`, and the file that is there once it is done.
 
-    `asks` says whether it needs the model's folder.
+    `asks` says whether it needs the model's folder. Where the command writes a folder whose files
+    do not tell when it is whole, it writes into `scratch`, which becomes the folder of `done`.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Stage:
     words: Callable[[float], list[str]]
     least_s: float = 30.0
     asks: bool = True
+    scratch: Path | None = None
 
 
 def stages(options: argparse.Namespace) -> list[Stage]:
@@ -59,7 +61,10 @@ def stages(options: argparse.Namespace) -> list[Stage]:
     trained = [*training("sft", options), *training("rl", options)]
     asked = [evaluation(name, options) for name in EVALUATIONS]
     data = Stage("data", DATA / "summary.json", lambda left: dataset(options, left), 90.0, False)
-    unpack = Stage("unpack", MODEL / "config.json", lambda left: unpacking(), 60.0, False)
+    begun = HOME / "model.part"
+    unpack = Stage(
+        "unpack", MODEL / "config.json", lambda left: unpacking(begun), 60.0, False, begun
+    )
     return [data, unpack, asked[0], trained[0], asked[1], trained[1], asked[2]]
 
 
@@ -72,9 +77,9 @@ def dataset(options: argparse.Namespace, left_s: float) -> list[str]:
     return [*words, "--target", options.target]
 
 
-def unpacking() -> list[str]:
-    """The command that unpacks the model, whose parts are joined now."""
-    return ["unpack", str(joined()), "--out", str(MODEL)]
+def unpacking(folder: Path) -> list[str]:
+    """The command that unpacks the model into that folder, whose parts are joined now."""
+    return ["unpack", str(joined()), "--out", str(folder)]
 
 
 def evaluation(name: str, options: argparse.Namespace) -> Stage:
@@ -208,11 +213,21 @@ def gone_through(stage: Stage, end: float) -> bool:
         return False
     begin = time.monotonic()
     say(f"{stage.name} begins")
+    if stage.scratch is not None:
+        shutil.rmtree(stage.scratch, ignore_errors=True)  # of a call that was cut off
     whole = learn(stage.words(left), left)
+    if whole and stage.scratch is not None:
+        replaced(stage.scratch, stage.done.parent)
     passed_s = time.monotonic() - begin
     say(f"{stage.name}: {passed_s:.0f} s{'' if whole else ', cut off'}; "
         f"{figures(HOME, stage.name)}")  # fmt: skip
     return whole
+
+
+def replaced(scratch: Path, folder: Path) -> None:
+    """Let a folder that is whole stand where an older one may be."""
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch.rename(folder)
 
 
 KEPT = ("report.json", "gain.json", "results.jsonl", "samples.jsonl", "verdicts.jsonl",
@@ -243,16 +258,20 @@ def bring() -> None:
 
 def halved(adapter: Path, folder: Path) -> None:
     """A finished adapter in bfloat16; the model that it is for need not be loaded."""
-    if not (adapter / "adapter_config.json").exists() or folder.exists():
+    brought = folder / "adapter_model.safetensors"
+    if not (adapter / "adapter_config.json").exists() or brought.exists():
         return
     import torch
     from safetensors.torch import load_file, save_file
 
-    folder.mkdir()
+    scratch = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
     weights = load_file(adapter / "adapter_model.safetensors")
     small = {name: weight.to(torch.bfloat16) for name, weight in weights.items()}
-    save_file(small, folder / "adapter_model.safetensors", {"format": "pt"})
-    shutil.copy(adapter / "adapter_config.json", folder)
+    save_file(small, scratch / "adapter_model.safetensors", {"format": "pt"})
+    shutil.copy(adapter / "adapter_config.json", scratch)
+    replaced(scratch, folder)
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ A search over a large model has four parts: its regions are listed, those that c
 a turn each, what became of them is judged as a whole beside torch.compile, and the best is
 certified. Each part has its share of the seconds; what one does not use the next one has. Regions
 whose turn would be too short to find anything are left out, and where none can have one they are
-not searched at all: the time is the whole's then.
+not searched at all: the time is the whole's then. A model that is traced in parts has no other
+search: of it the most promising region has what time there is, however short, and that is said.
 
 What parts take is expected from the device and the model's size until it was measured. Not covered:
 whether the kernels that regions get beat those that the model as one gets, which the judge says of
@@ -69,9 +70,16 @@ class Costs(Value):
 
     @classmethod
     def of(cls, task: Task, kind: str, certifying_s: float) -> Costs:
-        """For a task; of one that is traced in parts the graphs are known when it is listed."""
+        """For a task; of one that is traced in parts the graphs are known when it is listed.
+
+        Such a one is not called inside torch.compile, for which nothing is set aside then: that
+        would be taken from the only search there is.
+        """
         nodes = len(task.graph.nodes) + _NODES_OF_A_PART * len(task.parts)
-        return cls.expected(kind, nodes, certifying_s)
+        costs = cls.expected(kind, nodes, certifying_s)
+        if not task.parts:
+            return costs
+        return costs.model_copy(update={"compile_s": 0.0, "certifying_s": certifying_s})
 
     @classmethod
     def expected(cls, kind: str, nodes: int, certifying_s: float) -> Costs:
@@ -126,7 +134,8 @@ class Given(Value):
         holds_baselines: whether listing and torch.compile's build count.
         holds_certification: whether certifying counts.
         compiles: whether the whole is also tried inside torch.compile.
-        asked: whether the person wants regions, or nothing else can be searched.
+        asked: whether the person wants regions.
+        alone: whether nothing else can be searched, as of a model that is traced in parts.
     """
 
     seconds: float
@@ -135,6 +144,7 @@ class Given(Value):
     holds_certification: bool = True
     compiles: bool = True
     asked: bool = False
+    alone: bool = False
 
 
 class RegionBudget(Value):
@@ -152,6 +162,7 @@ class RegionBudget(Value):
         wanted_s: in so many seconds one class can have a turn.
         wanted_all_s: in so many all can; of two before they are listed.
         why_not: why they are not searched, in words; "" where they are.
+        warning: why what they have will hardly do, in words; "" where it may.
     """
 
     given_s: float
@@ -165,6 +176,7 @@ class RegionBudget(Value):
     wanted_s: float = 0.0
     wanted_all_s: float = 0.0
     why_not: str = ""
+    warning: str = ""
 
     @property
     def words(self) -> str:
@@ -223,8 +235,33 @@ def planned(costs: Costs, given: Given, regions: ModelRegions | None = None) -> 
         wanted_s=wanted_s(1),
         wanted_all_s=wanted_s(most),
     )
-    why = _too_short(budget, given) or ("" if given.asked else _too_little(budget, found))
+    short = _too_short(budget, given)
+    if given.alone:
+        return _with_a_turn(budget, costs, given, found, short) if short else budget
+    why = short or ("" if given.asked else _too_little(budget, found))
     return budget.model_copy(update={"why_not": why})
+
+
+def _with_a_turn(
+    budget: RegionBudget,
+    costs: Costs,
+    given: Given,
+    found: tuple[RegionClass, ...] | None,
+    short: str,
+) -> RegionBudget:
+    """A budget that is too short for a turn, with one nevertheless, of what time there is."""
+    left_s = max(0.0, given.left_s - budget.listing_s)
+    regions_s = max(budget.regions_s, min(costs.turn_s, _MOST_FOR_REGIONS * left_s))
+    certification_s = min(budget.certification_s, left_s - regions_s)
+    shares = {
+        "regions_s": regions_s,
+        "certification_s": certification_s,
+        "whole_s": left_s - regions_s - certification_s,
+        "turns": 1,
+        "gain_share": _gain_share(found or (), 1),
+        "warning": f"{short}; the one that can bring most has what time there is",
+    }
+    return budget.model_copy(update=shares)
 
 
 def wanted_words(costs: Costs, regions: ModelRegions) -> str:
@@ -248,7 +285,7 @@ def _gain_share(found: tuple[RegionClass, ...], turns: int) -> float:
 
 def _too_short(budget: RegionBudget, given: Given) -> str:
     """Why no turn could find anything, with the seconds that would do."""
-    unasked = budget.classes is None and not given.asked
+    unasked = budget.classes is None and not (given.asked or given.alone)
     fewest = _FEWEST_TURNS_UNASKED if unasked else 1
     if budget.turns >= fewest or budget.classes == 0:
         return ""

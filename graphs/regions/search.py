@@ -3,7 +3,8 @@
 The seconds are planned first, and said (`budget`). Each class of equal regions then has its turn
 (`turns`), and what became certainly faster than eager is put together into candidates for the whole
 model (`composing`), which its own search judges, certifies and exports as it does any other. Where
-nothing became faster, or the seconds are too few, the model is searched as one.
+nothing became faster, or the seconds are too few, the model is searched as one; one that is traced
+in parts cannot be, so that its regions are searched however few the seconds are.
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,20 @@ from kernelwright.graphs.run_view.events import Noted, RegionSearched, RegionsFo
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.call_modes import modes_of
 from kernelwright.graphs.search.options.run_terms import keep_composed, prepare_of
+from kernelwright.tools.types.value import Value
 
 RegionsChoice = Literal["auto", "on", "off"]
 
-_LISTED = "regions:listed"
+# Terms of the run: an outline is long, and is not read with every decision.
+_LISTED, _PLAN = "regions:listed", "regions:plan"
+_SHOWN = "regions"
+
+
+class RegionsPlan(Value):
+    """When regions end on the clock of a search, as it was planned for a search of `seconds`."""
+
+    seconds: float
+    ends_s: float
 
 
 @dataclass(frozen=True)
@@ -75,18 +86,20 @@ async def search_regions(context: SearchContext, *, asked: bool = True) -> None:
         if first.why_not:
             _leave(context, first.why_not)
             return
-        context.emit(Noted(words=first.words), key="regions:first plan")
+        _say(context, first, "regions:first plan")
         found = await _measured(context)
+    _show(context, found)
     if found.regions is None or found.outline is None or not found.regions.classes:
         _leave(context, found.failure or "nothing stands between operators of the library's")
         return
     budget = _budget(context, found, asked=asked)
     # A session that goes on has had its plan, and the seconds that were begun with are spent.
-    if budget.why_not and not _begun(context):
+    if budget.why_not and context.archive.term(_PLAN) is None:
         _leave(context, budget.why_not)
         return
-    context.emit(Noted(words=budget.words), key="regions:plan")
-    results = await Turns(context, found, _costs(context, found), budget.regions_s).results()
+    _say(context, budget, "regions:plan")
+    regions_s = _ends_s(context, budget) - context.searched_s
+    results = await Turns(context, found, _costs(context, found), regions_s).results()
     parts = tuple((item, results[item.name]) for item in found.regions.classes)
     given = compositions(context, found, parts)
     used = {at for item in given.items for at in item.candidate.parents}
@@ -102,7 +115,7 @@ async def search_regions(context: SearchContext, *, asked: bool = True) -> None:
 
 def _known(context: SearchContext) -> Listed | None:
     """The regions that an earlier session listed."""
-    kept = dict(context.archive.decisions()).get(_LISTED)
+    kept = context.archive.term(_LISTED)
     return Listed.model_validate_json(kept) if kept else None
 
 
@@ -110,17 +123,38 @@ async def _measured(context: SearchContext) -> Listed:
     """The regions, listed now and kept."""
     before_s = context.archive.spent_s()
     found = await listed(context.executor, context.task)
-    seconds = context.archive.spent_s() - before_s
-    found = found.model_copy(update={"seconds": seconds})
-    context.compared(seconds)
-    context.archive.record_decision(_LISTED, found.model_dump_json())
-    if found.regions is not None and found.regions.classes:
-        context.emit(RegionsFound(regions=all_shown(found), seconds=seconds), key="regions")
+    found = found.model_copy(update={"seconds": context.archive.spent_s() - before_s})
+    context.archive.record_term(_LISTED, found.model_dump_json())
     return found
 
 
-def _begun(context: SearchContext) -> bool:
-    return any(key.startswith("region:") for key, _ in context.archive.decisions())
+def _show(context: SearchContext, found: Listed) -> None:
+    """Tell what was listed, and count its seconds; once, though a session ended in between."""
+    if context.archive.event(_SHOWN) is None:
+        context.compared(found.seconds)
+        shown = all_shown(found) if found.regions is not None else ()
+        context.emit(RegionsFound(regions=shown, seconds=found.seconds), key=_SHOWN)
+
+
+def _say(context: SearchContext, budget: RegionBudget, key: str) -> None:
+    """Tell the plan, and what is wrong with it."""
+    context.emit(Noted(words=budget.words), key=key)
+    if budget.warning:
+        context.emit(Noted(words=budget.warning), key=f"{key}:warning")
+
+
+def _ends_s(context: SearchContext, budget: RegionBudget) -> float:
+    """When regions are to end, on the clock of the search, by the first plan for these seconds.
+
+    A session that goes on would plan with what is left, and each one would move some of the whole's
+    seconds to the regions.
+    """
+    kept, seconds = context.archive.term(_PLAN), context.profile.seconds
+    plan = RegionsPlan.model_validate_json(kept) if kept else None
+    if plan is None or plan.seconds != seconds:
+        plan = RegionsPlan(seconds=seconds, ends_s=context.searched_s + budget.regions_s)
+        context.archive.record_term(_PLAN, plan.model_dump_json())
+    return plan.ends_s
 
 
 def _costs(context: SearchContext, found: Listed | None) -> Costs:
@@ -139,7 +173,8 @@ def _budget(context: SearchContext, found: Listed | None, *, asked: bool) -> Reg
         holds_baselines=profile.seconds_hold == "everything",
         holds_certification=profile.seconds_hold != "searching",
         compiles="compile" in modes_of(context.task, context.hardware.kind),
-        asked=asked or bool(context.task.parts),
+        asked=asked,
+        alone=bool(context.task.parts),
     )
     return planned(_costs(context, found), given, found.regions if found is not None else None)
 

@@ -5,8 +5,9 @@ class has none where the seconds do not suffice for one, and what a turn does no
 behind it. Beside a GPU the files of the next classes are read while one is searched; on a CPU that
 would disturb the times.
 
-What came of a class is kept as a decision of the model's run, and so is the run of a turn that was
-begun: a session that was cut off goes on with it, and shows what it had found until then.
+What came of a class is kept as a decision of the model's run, and the run of a turn that was begun
+as a term: a session that was cut off goes on with it for no longer than a turn has then, and shows
+what it had found until then.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from kernelwright.graphs.run_view.events import seconds as duration
 from kernelwright.graphs.search.context import Listener, SearchContext
 from kernelwright.graphs.search.options.remembering import memories_of
 from kernelwright.graphs.search.run import resume_search, start_search
+from kernelwright.graphs.search.spending import spent_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.tasks.regions import region_source
@@ -101,6 +103,8 @@ class Turns:
         begun = self._begun(item)
         if slice_s < _LEAST_S and begun:
             return result_of(begun, self._context.home)  # what it had when it was cut off
+        if slice_s < _LEAST_S and self._has_a_turn_anyway(item):
+            slice_s = max(_LEAST_S, left_s - self._reading_s)
         if slice_s < _LEAST_S:
             least = f"a turn takes {duration(self._least_s)}"
             return RegionResult(why=f"{least}, and {duration(left_s)} were left for regions")
@@ -111,6 +115,12 @@ class Turns:
             self._least_s += beside_s - self._reading_s
             self._reading_s = beside_s
         return result
+
+    def _has_a_turn_anyway(self, item: RegionClass) -> bool:
+        """Whether it can bring most of a model that can be searched in no other way."""
+        assert self._found.regions is not None
+        first = hopeful(self._found.regions)[0]
+        return bool(self._context.task.parts) and item.name == first.name
 
     def _read_ahead(self, waiting: Sequence[RegionClass]) -> None:
         """Begin to read the files of the first that wait, where that disturbs no times."""
@@ -142,10 +152,10 @@ class Turns:
             nonlocal begun
             if isinstance(event, RunStarted):
                 begun = event.run
-                context.archive.record_decision(_run_key(item), begun)
+                context.archive.record_term(_run_key(item), begun)
 
         try:
-            ended = await self._resumed(begun) if begun else None
+            ended = await self._resumed(begun, slice_s) if begun else None
             ended = ended or await self._started(item, slice_s, hear)
         except asyncio.CancelledError:
             self._show_so_far(item, begun)
@@ -156,13 +166,14 @@ class Turns:
 
     def _begun(self, item: RegionClass) -> str:
         """The run of a turn that an earlier session began; "" where none did."""
-        return dict(self._context.archive.decisions()).get(_run_key(item), "")
+        return self._context.archive.term(_run_key(item)) or ""
 
-    async def _resumed(self, run: str) -> Summary | Refusal | None:
-        """A turn that was cut off gone on with; None where it cannot be."""
+    async def _resumed(self, run: str, slice_s: float) -> Summary | Refusal | None:
+        """A turn that was cut off gone on with for so long; None where it cannot be."""
         context = self._context
         judge = RegionJudge(context.executor)
         try:
+            _shorten(run, context.home, slice_s)
             return await resume_search(
                 run, home=context.home, executor=judge, make_agents=context.make_agents
             )
@@ -212,6 +223,22 @@ class Turns:
         title = f"{item.name} of {context.task.name}, {where}"
         path.write_text(region_source(outline, item.regions[0], title), encoding="utf-8")
         return path
+
+
+def _shorten(run: str, home: Path, slice_s: float) -> None:
+    """Let a turn that was cut off search for so much more, or what is left of its own seconds.
+
+    Raises:
+        RunError: When the run is unknown or corrupt.
+    """
+    archive = Archive.open(run, home)
+    try:
+        kept = archive.record().profile
+        seconds = min(kept.seconds, spent_of(archive).searched_s + slice_s)
+        if archive.record().status != "finished":
+            archive.set_profile(kept.model_copy(update={"seconds": seconds}))
+    finally:
+        archive.close()
 
 
 def _key(item: RegionClass) -> str:

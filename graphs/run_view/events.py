@@ -212,7 +212,7 @@ class Noted(_Event):
 
 
 class RegionsFound(_Event):
-    """A large model was measured and parted: its regions, the most promising first.
+    """A large model was measured and parted: its regions, the most promising first, if any.
 
     `seconds` is what measuring it took, which is none of the search's budget.
     """

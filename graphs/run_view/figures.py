@@ -250,7 +250,9 @@ def region_words(region: RegionShown) -> str:
 
 
 def regions_words(regions: Sequence[RegionShown]) -> str:
-    """Where the time goes, the largest shares first."""
+    """Where the time goes, the largest shares first; that there are none where that is so."""
+    if not regions:
+        return "no regions were found in the model"
     largest = sorted(regions, key=lambda item: -item.share)[:4]
     told = (f"{item.name} {item.share:.0%} ({item.words})" for item in largest)
     return ", ".join(told)

@@ -125,7 +125,8 @@ def fold(view: RunView, event: Event) -> RunView:
         case FloorRevised():
             return replace(view, floor_ms=event.floor_ms, floor_how=event.floor_how)
         case RegionsFound():
-            return replace(view, regions=event.regions, stage="searching its regions")
+            stage = "searching its regions" if event.regions else view.stage
+            return replace(view, regions=event.regions, stage=stage)
         case RegionSearched():
             return _region(view, event.region)
         case Noted():

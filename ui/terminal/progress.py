@@ -167,7 +167,8 @@ def sentence(event: Event, view: RunView) -> str:
         case StrategyEvolved():
             return evolved_words(event)
         case RegionsFound():
-            return f"{count(len(event.regions), 'region')}: {regions_words(event.regions)}"
+            words = regions_words(event.regions)
+            return f"{count(len(event.regions), 'region')}: {words}" if event.regions else words
         case RegionSearched():
             return f"region {one_line(region_words(event.region), 240)}"
         case Noted():

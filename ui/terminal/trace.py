@@ -144,8 +144,9 @@ def _sayings(event: Event, view: RunView, story: Story) -> Iterator[Saying]:
             words = floor_words(event.floor_ms, event.floor_how)
             yield "judge", f"measured the device again: the floor is {words}", []
         case RegionsFound():
-            parts = f"{len(event.regions)} regions: {regions_words(event.regions)}"
-            yield "judge", f"parted the model into {parts}", []
+            words = regions_words(event.regions)
+            parts = f"parted the model into {len(event.regions)} regions: {words}"
+            yield "judge", parts if event.regions else words, []
         case RegionSearched():
             yield "search", f"region {region_words(event.region)}", []
         case Noted():

@@ -53,6 +53,39 @@ def test_a_search_too_short_for_one_turn_says_how_many_seconds_would_do():
     assert not enough.why_not
 
 
+@pytest.mark.parametrize("regions", [None, parted((12, 0.5), (1, 0.1))])
+@pytest.mark.parametrize("left_s", [2.0, 32.0])
+def test_a_model_in_parts_is_searched_by_regions_however_short_the_search(
+    regions: ModelRegions | None, left_s: float
+):
+    short = Given(seconds=32, left_s=left_s, holds_baselines=True, compiles=False, alone=True)
+    budget = planned(COSTS, short, regions)
+    assert not budget.why_not
+    assert budget.turns == 1
+    assert "32 s are too few" in budget.warning
+    assert budget.warning.endswith("the one that can bring most has what time there is")
+    shares = (budget.regions_s, budget.whole_s, budget.certification_s)
+    assert min(shares) >= 0.0
+    assert sum(shares) == pytest.approx(max(0.0, left_s - budget.listing_s))
+    assert budget.regions_s == pytest.approx(min(10.0, 0.7 * sum(shares)))
+    enough = planned(COSTS, short.model_copy(update={"seconds": 300, "left_s": 300}), regions)
+    assert not enough.warning
+    assert enough.turns > 1
+    assert not planned(COSTS, short, parted()).warning  # nothing takes enough of the time
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_of_a_model_in_parts_nothing_is_set_aside_for_torch_compile(kind: str):
+    graph: Any = SimpleNamespace(nodes=())
+    whole: Any = SimpleNamespace(graph=SimpleNamespace(nodes=(1,) * 300), parts=())
+    parts: Any = SimpleNamespace(graph=graph, parts=("a", "b", "c"))
+    costs, other = Costs.of(parts, kind, 20.0), Costs.of(whole, kind, 20.0)
+    assert costs.listing_s == other.listing_s
+    assert (costs.compile_s, costs.certifying_s) == (0.0, 20.0)
+    assert costs.as_listed(3 * costs.listing_s).certifying_s == 20.0
+    assert other.compile_s > 0.0
+
+
 def test_what_listing_took_less_is_the_regions():
     regions = parted(*[(4, 0.1)] * 9)
     slow = planned(COSTS, given(180, spent_s=40), regions)
@@ -120,6 +153,23 @@ def test_turns_share_what_is_left_by_what_they_can_bring_and_none_is_too_short()
     first = turn_s(60.0, waiting, 10.0)
     assert first == pytest.approx(10 + 30 * 0.6 / 0.9)
     assert turn_s(60.0 - first, waiting[1:], 10.0) == pytest.approx(10 + 10 * 0.2 / 0.3)
+
+
+def test_a_session_that_goes_on_keeps_the_end_of_regions_that_was_planned_first():
+    kept: dict[str, str] = {}
+    context: Any = SimpleNamespace(
+        searched_s=10.0, profile=SimpleNamespace(seconds=180.0),
+        archive=SimpleNamespace(term=kept.get, record_term=kept.__setitem__),
+    )  # fmt: skip
+    regions = parted(*[(4, 0.1)] * 9)
+    first = planned(COSTS, given(180, spent_s=20), regions)
+    ends_s = search._ends_s(context, first)
+    assert ends_s == pytest.approx(10.0 + first.regions_s)
+    context.searched_s = 60.0
+    assert search._ends_s(context, planned(COSTS, given(180, spent_s=70), regions)) == ends_s
+    context.profile.seconds = 400.0  # more time is a new plan
+    more = planned(COSTS, given(400, spent_s=70), regions)
+    assert search._ends_s(context, more) == pytest.approx(60.0 + more.regions_s)
 
 
 @pytest.mark.parametrize(("remote", "wanted"), [(False, True), (True, False)])

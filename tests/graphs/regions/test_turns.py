@@ -23,10 +23,11 @@ COSTS = Costs(
 
 
 class Kept:
-    """The decisions of a run."""
+    """The decisions and terms of a run."""
 
     def __init__(self) -> None:
         self.items: list[tuple[str, str]] = []
+        self.terms: dict[str, str] = {}
         self.folder = Path("unused")
 
     def decisions(self) -> tuple[tuple[str, str], ...]:
@@ -34,6 +35,12 @@ class Kept:
 
     def record_decision(self, key: str, value: str) -> None:
         self.items.append((key, value))
+
+    def record_term(self, name: str, json: str) -> None:
+        self.terms[name] = json
+
+    def term(self, name: str) -> str | None:
+        return self.terms.get(name)
 
     def spent_s(self) -> float:
         return 0.0
@@ -67,7 +74,7 @@ def around(judge: Judge | None = None, kind: str = "cpu") -> Any:
         archive=Kept(),
         executor=judge or Judge(compile_ahead=True),
         hardware=SimpleNamespace(kind=kind),
-        task=SimpleNamespace(allow=(), name="model"),
+        task=SimpleNamespace(allow=(), name="model", parts=()),
         home=Path("unused"),
         make_agents=None,
         emitted=[],
@@ -112,6 +119,24 @@ async def test_a_class_has_no_turn_where_its_seconds_do_not_suffice(
     assert all("a turn takes 10 s" in item.why for item in results.values())
 
 
+@pytest.mark.parametrize("regions_s", [0.0, 9.0])
+async def test_of_a_model_in_parts_the_most_promising_class_has_what_time_there_is(
+    monkeypatch: pytest.MonkeyPatch, regions_s: float
+):
+    context, slices = around(), []
+    context.task.parts = ("first",)
+
+    async def searching(self: Turns, item: RegionClass, slice_s: float) -> RegionResult:
+        slices.append((item.name, slice_s))
+        context.searched_s += slice_s
+        return RegionResult(run=item.name)
+
+    monkeypatch.setattr(Turns, "_search", searching)
+    results = await of(context, 3, regions_s).results()
+    assert slices == [("R1", max(turns._LEAST_S, regions_s - COSTS.reading_s))]
+    assert [item.run for item in results.values()] == ["R1", "", ""]
+
+
 @pytest.mark.parametrize("ahead", [True, False])
 async def test_torch_compile_begins_early_afterwards_only_where_it_did_before(ahead: bool):
     judge = Judge(compile_ahead=ahead)
@@ -123,7 +148,7 @@ async def test_torch_compile_begins_early_afterwards_only_where_it_did_before(ah
 async def test_a_turn_that_was_cut_off_goes_on_and_shows_what_it_had(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    context, resumed = around(), []
+    context, resumed, shortened = around(), [], []
     shown: list[object] = []
     context.emit = lambda event, key: shown.append((key, event.region.run))
 
@@ -139,6 +164,7 @@ async def test_a_turn_that_was_cut_off_goes_on_and_shows_what_it_had(
     monkeypatch.setattr(turns, "resume_search", goes_on)
     monkeypatch.setattr(turns, "result_of", lambda run, home: RegionResult(run=run, ratio=2.0))
     monkeypatch.setattr(turns, "RegionJudge", lambda executor: executor)
+    monkeypatch.setattr(turns, "_shorten", lambda run, home, slice_s: shortened.append(slice_s))
     monkeypatch.setattr(turns, "_profile", lambda profile, slice_s: profile)
     monkeypatch.setattr(turns, "memories_of", lambda archive: SimpleNamespace(fresh=True))
     monkeypatch.setattr(Turns, "_written", lambda self, item: Path(f"{item.name}.py"))
@@ -146,15 +172,17 @@ async def test_a_turn_that_was_cut_off_goes_on_and_shows_what_it_had(
     context.archive.record = lambda: SimpleNamespace(target="cpu")
     with pytest.raises(asyncio.CancelledError):
         await of(context, 1, 30.0).results()
-    assert context.archive.items == [("region:R1:run", "inner")]
+    assert context.archive.terms == {"region:R1:run": "inner"}
+    assert not context.archive.items
     assert shown == [("region:R1:so far:0", "inner")]
     late = around()
-    late.archive.items = list(context.archive.items)
+    late.archive.terms = dict(context.archive.terms)
     results = await of(late, 1, 0.0).results()
     assert (results["R1"].run, resumed) == ("inner", [])  # no time is left to go on
     results = await of(context, 1, 30.0).results()
     assert resumed == ["inner"]
     assert results["R1"].run == "inner"
+    assert shortened == [30.0 - COSTS.reading_s]  # and no longer by its own seconds
 
 
 @pytest.mark.parametrize(("kind", "processors"), [("cuda", 64), ("cuda", 2), ("cpu", 64)])

@@ -2,7 +2,7 @@
 
 from kernelwright.graphs.run_view import folded
 from kernelwright.graphs.run_view.events import RegionSearched, RegionsFound
-from kernelwright.graphs.run_view.figures import region_words
+from kernelwright.graphs.run_view.figures import region_words, regions_words
 from kernelwright.tools.types.outline import RegionShown
 
 ONE = RegionShown(name="R1", words="add, layer_norm", places=23, share=0.2, before_ms=4.0)
@@ -26,3 +26,12 @@ def test_what_came_of_a_region_takes_its_place():
         "R1 (add, layer_norm; in 23 places): 2.00x, 4.000 ms to 2.000 ms"
     )
     assert region_words(ALONE) == "linear (in 49 places): stays with the library"
+
+
+def test_a_model_without_regions_is_said_to_have_none():
+    begun, none = folded([]), RegionsFound(regions=(), seconds=7.0)
+    view = folded([none])
+    assert view.regions == ()
+    assert view.stage == begun.stage  # none is searched
+    assert regions_words(()) == "no regions were found in the model"
+    assert regions_words((ONE,)) == "R1 20% (add, layer_norm)"

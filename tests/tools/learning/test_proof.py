@@ -113,6 +113,59 @@ def test_figures_and_what_is_brought(
         assert "after-sft/gain.json" in archive.getnames()
 
 
+def test_a_model_is_there_once_all_of_it_is_written(
+    proof: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = iter([False, True])
+
+    def learn(words: list[str], left_s: float) -> bool:
+        folder = Path(words[words.index("--out") + 1])
+        assert not folder.exists()
+        write(folder / "config.json", {})  # as save_pretrained does, before the weights
+        if whole := next(ends):
+            write(folder / "model.safetensors", {})
+        return whole
+
+    file = proof.HOME / "model.file"
+    write(file, {})
+    proof.split(file, proof.PARTS)
+    monkeypatch.setattr(proof, "learn", learn)
+    proof.advance(options(stage="unpack"))
+    assert not proof.MODEL.exists()
+    proof.advance(options(stage="unpack"))
+    assert "unpack is done" in capsys.readouterr().out
+    assert sorted(path.name for path in proof.MODEL.iterdir()) == [
+        "config.json", "model.safetensors",
+    ]  # fmt: skip
+    assert not (proof.HOME / "model.part").exists()
+
+
+def test_a_half_adapter_without_weights_is_written_again(proof: ModuleType) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    adapter, half = proof.HOME / "sft" / "adapter", proof.HOME / "sft-half"
+    write(adapter / "adapter_config.json", {})
+    save_file({"a": torch.ones(3)}, adapter / "adapter_model.safetensors")
+    half.mkdir()
+    proof.halved(adapter, half)
+    assert load_file(half / "adapter_model.safetensors")["a"].dtype is torch.bfloat16
+    assert (half / "adapter_config.json").exists()
+    assert [path.name for path in proof.HOME.iterdir() if "half" in path.name] == ["sft-half"]
+
+
+@pytest.mark.parametrize(
+    "step", [{"of": 2}, {"of": 2, "seconds": None, "loss": None}, 3, None, "of", []]
+)
+def test_half_written_or_older_lines_are_no_figures_and_stop_nothing(
+    proof: ModuleType, step: object
+) -> None:
+    for stage, name in (("sft", "steps.jsonl"), ("rl", "steps.jsonl"), ("data", "summary.json"),
+                        ("before", "report.json")):  # fmt: skip
+        write(proof.HOME / stage / name, step)
+        assert proof.figures(proof.HOME, stage) == "no figures yet"
+
+
 def write(path: Path, value: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value) + "\n")

@@ -71,6 +71,49 @@ def test_weights_come_back_where_sampling_fails(tiny: Path) -> None:
 
 
 @needs_extra
+def test_weights_come_back_where_merging_fails_half_way(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from peft.tuners.lora import Linear
+
+    policy = adapted(tiny, 0.1)
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
+    merge, merged = Linear.merge, []
+
+    def second_fails(self: Linear, *given: object, **named: object) -> None:
+        if merged:
+            raise RuntimeError("out of memory")
+        merged.append(self)
+        merge(self, *given, **named)
+
+    monkeypatch.setattr(Linear, "merge", second_fails)
+    with pytest.raises(RuntimeError, match="out of memory"), folded(policy.model):
+        raise AssertionError("it was never merged")
+    assert not merged[0].merged
+    assert all(torch.equal(before[name], now) for name, now in policy.model.state_dict().items())
+
+
+@needs_extra
+def test_weights_come_back_where_unmerging_fails(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from peft.tuners.lora import Linear
+
+    policy = adapted(tiny, 0.1)
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
+
+    def fails(self: Linear) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Linear, "unmerge", fails)
+    with pytest.raises(RuntimeError, match="out of memory"), folded(policy.model):
+        pass
+    assert all(torch.equal(before[name], now) for name, now in policy.model.state_dict().items())
+
+
+@needs_extra
 def test_an_answer_ends_at_the_end_of_a_turn_or_of_a_text(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

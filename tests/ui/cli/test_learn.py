@@ -6,6 +6,7 @@ import pytest
 
 from kernelwright.tools.learning.data.dataset import Summary
 from kernelwright.ui.cli.app import run
+from kernelwright.ui.cli.learn import judges
 
 
 def test_a_data_set_without_runs_holds_tasks_to_evaluate_on(
@@ -45,3 +46,8 @@ def test_what_cannot_be_learnt_from_is_one_sentence(
     err = capsys.readouterr().err
     assert words in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("cores", "spares"), [(1, 1), (2, 1), (8, 2), (64, 4)])
+def test_one_worker_at_least_stands_ready(cores: int, spares: int) -> None:
+    assert judges._spares(cores) == spares

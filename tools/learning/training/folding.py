@@ -29,13 +29,15 @@ def folded(model: PreTrainedModel) -> Iterator[None]:
         yield
         return
     kept = [(weight, weight.detach().clone()) for weight in _adapted(model)]
-    model.merge_adapter()
     try:
+        model.merge_adapter()  # which may lack memory when some layers are merged already
         yield
     finally:
-        model.unmerge_adapter()
-        for weight, before in kept:
-            weight.data.copy_(before)
+        try:
+            model.unmerge_adapter()
+        finally:
+            for weight, before in kept:
+                weight.data.copy_(before)
 
 
 def _adapted(model: PreTrainedModel) -> Iterator[torch.nn.Parameter]:

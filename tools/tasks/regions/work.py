@@ -15,7 +15,15 @@ from kernelwright.tools.types.graph import Arg, Node, Scalar, base, refs
 
 _PRODUCTS = frozenset({"bmm", "linear", "matmul", "mm"})
 _ADDED_PRODUCTS = frozenset({"addmm", "baddbmm"})
-_CAUSAL_AT = 5  # of scaled_dot_product_attention's arguments
+# Where operators of the attention family take `is_causal`, by PyTorch's own signatures.
+_CAUSAL_AT = {
+    "scaled_dot_product_attention": 5,
+    "_scaled_dot_product_attention_math": 5,
+    "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_flash_attention_for_cpu": 4,
+    "_scaled_dot_product_efficient_attention": 6,
+    "_scaled_dot_product_cudnn_attention": 6,
+}
 
 
 def operations(node: Node, nodes: Mapping[str, Node]) -> int:
@@ -51,7 +59,8 @@ def _convolution(node: Node, x: tuple[int, ...], weight: tuple[int, ...]) -> int
 
 def _is_causal(node: Node) -> bool:
     given = [value for key, value in node.kwargs if key == "is_causal"]
-    given += node.args[_CAUSAL_AT : _CAUSAL_AT + 1]
+    if (at := _CAUSAL_AT.get(base(node.op))) is not None:
+        given += node.args[at : at + 1]
     return any(map(_is_true, given))
 
 

@@ -42,6 +42,11 @@ class Seat:
         self.beside = beside
 
 
+def _spares(cores: int) -> int:
+    """Workers to stand ready; with few processors one, without which every crash costs a start."""
+    return max(1, min(_SPARES, cores // _CORES_A_SPARE))
+
+
 @asynccontextmanager
 async def judging(
     name: str, target: str, known: Path | None, baselines: Path | None = None, seed: int = 0
@@ -75,9 +80,7 @@ async def judging(
             judge = Judge(executor, language, Known(known), times, hardware.name)
             beside = hardware.kind == "cuda"
             if beside:
-                executor.stand_by(
-                    min(_SPARES, (os.cpu_count() or 1) // _CORES_A_SPARE), compiler=False
-                )
+                executor.stand_by(_spares(os.cpu_count() or 1), compiler=False)
             yield Seat(judge, executor, hardware.name, beside=beside)
         finally:
             await executor.aclose()

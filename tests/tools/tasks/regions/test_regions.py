@@ -7,7 +7,9 @@ from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
 from kernelwright.tools.tasks import Reference, draw
 from kernelwright.tools.tasks.outline import outline_of
 from kernelwright.tools.tasks.regions import find_regions, in_order, model_regions, region_source
-from kernelwright.tools.types import Task
+from kernelwright.tools.tasks.regions.work import operations
+from kernelwright.tools.types import DType, Task
+from kernelwright.tools.types.graph import Node, Ref, Scalar, TensorSpec
 from kernelwright.tools.types.outline import Outline, Region
 
 STACK = """
@@ -179,3 +181,28 @@ def test_torch_compile_is_taken_to_keep_products_and_to_fuse_all_else(outlined):
         for region in norm.regions
     )
     assert norm.compiled_ms == pytest.approx(longest)
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("scaled_dot_product_attention", (None, 0.0)),
+        ("_scaled_dot_product_flash_attention", (0.0,)),
+        ("_scaled_dot_product_flash_attention_for_cpu", (0.0,)),
+        ("_scaled_dot_product_efficient_attention", (None, True, 0.0)),
+        ("_scaled_dot_product_cudnn_attention", (None, True, 0.0)),
+    ],
+)
+def test_causal_attention_computes_half_wherever_its_operator_says_so(name, before):
+    schema = getattr(torch.ops.aten, name).default._schema
+    at = [argument.name for argument in schema.arguments].index("is_causal")
+    assert at == 3 + len(before)
+    spec = TensorSpec(shape=(2, 4, 16, 8), dtype=DType.FLOAT32)
+    given = {one: Node(name=one, op="input", out=(spec,)) for one in "qkv"}
+
+    def counted(*flags):
+        args = (*(Ref(node=one) for one in "qkv"), *(Scalar(value=one) for one in flags))
+        return operations(Node(name="a", op=f"aten.{name}.default", args=args, out=(spec,)), given)
+
+    assert counted(*before) == counted(*before, False) == 2 * 2 * 4 * 16 * 16 * (8 + 8)
+    assert counted(*before, True) == counted(*before) // 2

@@ -145,6 +145,8 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
 def _kinds(case: Case, contraction: Contraction) -> list[_Kind]:
     """The strategies that a product has, with a tile that holds what it folds."""
     found = _multiplying(case, contraction)
+    if contraction.folds and contraction.statistics is not None:
+        return []  # no kernel here takes statistics of what it folds
     if found and contraction.folds:
         known = windows_of(contraction)
         assert known is not None

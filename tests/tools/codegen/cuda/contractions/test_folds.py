@@ -14,7 +14,10 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.cuda.contractions import convolution
 from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION, SPLIT_CONVOLUTION
+from kernelwright.tools.codegen.ir.contraction import Contraction, Statistics
+from kernelwright.tools.codegen.ir.loops import ReduceKind
 from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
@@ -249,6 +252,26 @@ def _compare_beyond_halves(toolbox: SimpleNamespace, made: list[Playable], name:
 def test_a_fold_that_no_tile_holds_is_no_form(small_device: Hardware) -> None:
     source = _source("least").replace("40", "300")
     assert FOLDED not in {one.form for one in _repertoire(source, small_device).options()}
+
+
+def test_statistics_of_what_is_folded_are_no_form(
+    small_device: Hardware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, Contraction]] = []
+    kinds_of = convolution._kinds
+
+    def kinds(case: Any, contraction: Contraction) -> list[Any]:
+        asked.append((case, contraction))
+        return kinds_of(case, contraction)
+
+    monkeypatch.setattr(convolution, "_kinds", kinds)
+    _repertoire(_source("least"), small_device).options()
+    case, folded = next(one for one in asked if one[1].folds and kinds_of(*one))
+    taken = Statistics(
+        name="mean", kind=ReduceKind.MOMENTS, dtype=folded.dtype, value=folded.total, when="",
+        along=tuple(axis.name for axis in folded.columns), body=(), stores=(),
+    )  # fmt: skip
+    assert kinds_of(case, folded.model_copy(update={"statistics": taken})) == []
 
 
 @pytest.mark.exhaustive
