@@ -212,7 +212,7 @@ def _measure(bench: Any, name: str, jobs: list[Job], built: list[Any]) -> None:
         compiled(x)
         bench.write(module=name, kind="compiled", ms=bench.median_ms(lambda: compiled(x)))
     for job, made in zip(jobs, built, strict=True):
-        entry = {"module": name, "form": job.form, "changes": job.changes}
+        entry: dict[str, object] = {"module": name, "form": job.form, "changes": job.changes}
         entry["expected_ms"] = round(job.expected_ms, 4)
         try:
             entry |= _one(bench, job.candidate, made, (x, weights), truth, own)
@@ -255,7 +255,11 @@ def plan(options: argparse.Namespace, names: list[str], hardware: Hardware) -> N
     with options.output.open("w", encoding="utf-8") as file:
         for name in names:
             for job in jobs_of(name, hardware):
-                entry = {"module": name, "form": job.form, "changes": job.changes}
+                entry: dict[str, object] = {
+                    "module": name,
+                    "form": job.form,
+                    "changes": job.changes,
+                }
                 entry["expected_ms"] = round(job.expected_ms, 4)
                 print(json.dumps(entry), file=file, flush=True)
                 print(json.dumps(entry), flush=True)

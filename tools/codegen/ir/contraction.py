@@ -236,7 +236,8 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
     epilogue = _epilogue(loop, total, stores, statistics)
     if any(varies[stmt.name] & depth for stmt in epilogue) or _stores_along(loop, depth):
         return None
-    guides = [store.access for store in stores]
+    # Of results that are never stored, axes lie as the factors have them.
+    guides = [store.access for store in stores] or [s.access for s in loop.body if s.access]
     sides = {
         "batch": varies[left] & varies[right],
         "rows": varies[left] - varies[right],

@@ -61,7 +61,7 @@ def with_epilogues(program: Program, takes: Takes, *, folds: bool = False) -> Pr
             continue
         steps = (found if step is reader else step for step in program.steps if step is not made)
         program = program.model_copy(update={"steps": tuple(steps)})
-        program = _without_unused(program)
+        program = without_unused(program)
     return program
 
 
@@ -71,20 +71,21 @@ def _next(program: Program, refused: set[str]) -> tuple[Loop, Loop] | None:
         if made.family != PRODUCT or made.name in refused or len(made.stores) != 1:
             continue
         buffer = made.stores[0].access.buffer
-        readers = [step for step in program.steps if step is not made and _reads(step, buffer)]
+        readers = [step for step in program.steps if step is not made and reads(step, buffer)]
         alone = len(readers) == 1 and program.buffer(buffer).role == "temporary"
         if alone and isinstance(readers[0], Loop) and buffer not in program.returns:
             return made, readers[0]
     return None
 
 
-def _reads(step: Loop | PlanLine, buffer: str) -> bool:
+def reads(step: Loop | PlanLine, buffer: str) -> bool:
+    """Whether a step reads a buffer."""
     if isinstance(step, PlanLine):
         return buffer in step.uses
     return any(stmt.access is not None and stmt.access.buffer == buffer for stmt in step.body)
 
 
-def _without_unused(program: Program) -> Program:
+def without_unused(program: Program) -> Program:
     """The program without tensors that nothing makes any more."""
     known = {*program.returns, *program.parameters}
     for step in program.steps:

@@ -4,7 +4,7 @@ A loop that reduces what a product stores (the mean and the squared distances of
 squares) becomes two. The product's kernel takes the reduction of every tile as it stores it, and
 joins what tiles leave when all are done: a `statistic`. What the loop computes of it a row (the
 inverse deviation, running averages) is computed there, once. The rest reads these few values and
-the product's results, each of them once.
+the product's results, each of them once. Where nothing is left to read them, they are never stored.
 
 Statistics are of what a reader of memory has: of results in a half type, rounded to it.
 
@@ -32,7 +32,13 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
 from kernelwright.tools.codegen.ir.loops import loop_label, without_unread
-from kernelwright.tools.codegen.lower.epilogues import Joining, reader_places, split_at
+from kernelwright.tools.codegen.lower.epilogues import (
+    Joining,
+    reader_places,
+    reads,
+    split_at,
+    without_unused,
+)
 from kernelwright.tools.types import DType
 
 _KINDS = frozenset({ReduceKind.MOMENTS, ReduceKind.SUM, ReduceKind.MAX, ReduceKind.MIN})
@@ -76,10 +82,30 @@ def _taken_by(program: Program, made: Loop, reader: Loop, takes: Takes) -> Progr
     counting = _counting(made, parts, buffers)
     if counting is None or _is_early(program, made, counting) or not takes(counting):
         return None
-    changed = {made.name: [counting], reader.name: _rest(parts, buffers)}
+    rest = _rest(parts, buffers)
+    if not rest and _is_alone(program, made, reader):
+        counting = _unstored(counting, made)
+        if not takes(counting):
+            return None
+    changed = {made.name: [counting], reader.name: rest}
     steps = [n for one in program.steps for n in changed.get(getattr(one, "name", ""), [one])]
     every = (*program.buffers, *buffers.values())
-    return program.model_copy(update={"steps": tuple(steps), "buffers": every})
+    return without_unused(program.model_copy(update={"steps": tuple(steps), "buffers": every}))
+
+
+def _is_alone(program: Program, made: Loop, reader: Loop) -> bool:
+    """Whether nothing else needs what the product stores."""
+    buffer = made.stores[0].access.buffer
+    others = [step for step in program.steps if step is not made and step is not reader]
+    is_needed = buffer in program.returns or any(reads(step, buffer) for step in others)
+    return not is_needed and program.buffer(buffer).role == "temporary"
+
+
+def _unstored(counting: Loop, made: Loop) -> Loop:
+    """The product that stores nothing but what it makes of statistics."""
+    buffer = made.stores[0].access.buffer
+    stores = tuple(store for store in counting.stores if store.access.buffer != buffer)
+    return without_unread(counting.model_copy(update={"stores": stores}))
 
 
 def _is_early(program: Program, made: Loop, counting: Loop) -> bool:

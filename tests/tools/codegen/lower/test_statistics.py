@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -126,3 +127,34 @@ def test_none_are_taken_where_no_kernel_does(recorder: Callable[[], Any], takes:
     else:
         out = made.call("sub.Tensor", x, made.call("mean.dim", x, [2, 3], True))
     assert with_statistics(_plain(made, out), lambda loop: takes) is None
+
+
+_CHAIN = ("tanh.default", "relu.default", "sigmoid.default", "neg.default", "abs.default")
+_DIMS = ([2, 3], [0, 2, 3], [1, 2, 3], [0, 1, 2, 3], [1], [3], [0, 2])
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_chains_of_products_reductions_and_what_reads_both(
+    recorder: Callable[[], Any], interpret: Interpret, seed: int
+) -> None:
+    """Whatever is taken, the module is the same; most reductions are."""
+    drawn, made = random.Random(seed), recorder()
+    torch.manual_seed(seed)
+    x = _convolved(made, drawn.choice([2, 5, 6]), turned=drawn.random() < 0.5)
+    for _ in range(drawn.randrange(3)):
+        x = made.call(drawn.choice(_CHAIN), x)
+    dims, inside = drawn.choice(_DIMS), x
+    if drawn.random() < 0.4:
+        inside = made.call("mul.Tensor", x, x)
+    kind = drawn.choice(["mean.dim", "sum.dim_IntList", "amax.default", "amin.default"])
+    row = made.call(kind, inside, dims, True)
+    if drawn.random() < 0.5:
+        row = made.call("sigmoid.default", row)
+    out = made.call(drawn.choice(["sub.Tensor", "mul.Tensor"]), x, row)
+    wanted = (out, row) if drawn.random() < 0.3 else (out,)
+    program = with_statistics(_plain(made, *wanted), lambda loop: True)
+    if program is None:
+        return
+    results, _ = interpret(program, list(made.inputs.values()), {})
+    for mine, name in zip(results, wanted, strict=True):
+        torch.testing.assert_close(mine, made.values[name], rtol=1e-4, atol=1e-4)

@@ -307,7 +307,7 @@ def _digits(letter: str, axes: Sequence[Axis], source: str) -> Lines:
 
 def columns_beside(contraction: Contraction, windows: Windows) -> int:
     """Columns that are neighbours in memory, where places lie as far apart as these are many."""
-    if not contraction.columns:
+    if not contraction.columns or not contraction.stores:
         return 1
     access, axis = contraction.stores[0].access, contraction.columns[-1]
     places = windows.directions[-1].output
@@ -320,7 +320,10 @@ def stored_at(printer: ElementPrinter, contraction: Contraction) -> tuple[list[s
     sides = (
         ("batch", contraction.batch), ("row", contraction.rows), ("column", contraction.columns),
     )  # fmt: skip
-    access, lines = contraction.stores[0].access, list[str]()
+    lines = list[str]()
+    if not contraction.stores:
+        return lines, "0"
+    access = contraction.stores[0].access
     if {one.by for one in access.strides} - {axis.name for _, axes in sides for axis in axes}:
         return lines, "0"
     for name, axes in sides:

@@ -83,6 +83,11 @@ MODULES: dict[str, tuple[str, str, str, str]] = {
         "Conv2d(8, 32, 3)", "Identity()", "2, 8, 12, 13",
         "(lambda y: y - y.amax((2, 3), keepdim=True))(self.first(x))",
     ),
+    # Nothing but a mean is left of the results, which are never stored.
+    "mean": (
+        "Conv2d(8, 24, 3)", "Identity()", "3, 8, 11, 13",
+        "torch.tanh(F.hardswish(self.first(x)).mean((2, 3)))",
+    ),
     "grouped": (
         "Conv2d(32, 32, 3, groups=2)", "GroupNorm(4, 32)", "2, 32, 10, 11",
         "self.norm(self.first(x))",
@@ -264,6 +269,10 @@ def test_a_norm_has_its_statistics_from_the_product(
     toolbox: SimpleNamespace, quick: list[Playable], name: str
 ) -> None:
     _compare(toolbox, quick, name)
+
+
+def test_what_is_only_reduced_is_never_stored(small_device: Hardware) -> None:
+    assert "convolution" not in _draft(_source("mean"), small_device, "wgmma_windows").plan
 
 
 @pytest.mark.exhaustive
