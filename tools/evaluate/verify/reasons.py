@@ -16,7 +16,10 @@ from kernelwright.tools.evaluate.verify.errors import Distance
 from kernelwright.tools.evaluate.verify.memory import Damage, unwritten
 from kernelwright.tools.types import Verdict
 
-_ILLEGAL = ("illegal memory access", "misaligned address", "ILLEGAL_ADDRESS", "MISALIGNED_ADDRESS")
+_ILLEGAL = (
+    "illegal memory access", "misaligned address", "ILLEGAL_ADDRESS", "MISALIGNED_ADDRESS",
+    "illegal instruction", "ILLEGAL_INSTRUCTION",
+)  # fmt: skip
 
 
 class RejectedError(Exception):
@@ -42,6 +45,13 @@ def rejection(error: Exception) -> RejectedError:
     if isinstance(error, (LaunchRefused, DeviceError)):
         return RejectedError(Verdict.LAUNCH_ERROR, words)
     return RejectedError(Verdict.LAUNCH_ERROR, f"{type(error).__name__}: {words}")
+
+
+def device_lost(error: RuntimeError) -> bool:
+    """Whether the device itself reports that something went wrong on it, out of memory aside."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    return isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)
 
 
 def poisoned(device: str) -> str:

@@ -33,7 +33,7 @@ from kernelwright.tools.evaluate.verify.precision import (
     lower_precisions,
     task_precision,
 )
-from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
+from kernelwright.tools.evaluate.verify.reasons import RejectedError, device_lost, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_first
 from kernelwright.tools.evaluate.verify.runners import Runner, plan_runner, prepared_by
 from kernelwright.tools.evaluate.verify.trials import Trials
@@ -88,6 +88,13 @@ class Proof:
             return self._verification(Verdict.OUT_OF_MEMORY, words)
         except RefusedError as refused:
             return self._verification(Verdict.CRASHED, f"the reference itself failed: {refused}")
+        except RuntimeError as error:
+            # A worker whose device is lost answers nobody else, so what broke it ran just now; it
+            # may have written over the code of the kernels that look at its results.
+            if not device_lost(error):
+                raise
+            found = rejection(error)
+            return self._verification(found.verdict, f"after it ran: {found.reason}")
         if self._rules.has(Defence.NULLS):
             self._steps.begin("nulls")
             self._not_verified += self._task_runtime.nulls
