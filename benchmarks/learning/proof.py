@@ -13,7 +13,7 @@ line of its figures, and appends what its command says to build/learn/log.txt. S
 environment, CUDA_VISIBLE_DEVICES too, and a `setsid` before the command takes them along. What is
 worth keeping (reports, verdicts, steps, curves, adapters in bfloat16) is put into $OUT as one
 archive in pieces of 15 MiB. Defaults are made for 22 minutes of an H200. Run on a CPU with a tiny
-model and with the real one; not yet on a GPU.
+model, on an H200 as far as benchmarks/results/h200/learning.md says.
 """
 
 import argparse

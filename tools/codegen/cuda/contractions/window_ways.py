@@ -65,9 +65,9 @@ _PACKING = 0.7
 # What a pass takes that adds results to those of other outputs of their place, of one that stores
 # every result (an estimate).
 _IN_TURNS = 0.8
-# And what statistics of all results take besides (an estimate: one more write of shared memory and
-# a quarter of a read a result, and three additions that wait for nothing but each other).
-_COUNTED = 0.2
+# And what statistics of all results take besides, of such a pass (six convolutions on an H200:
+# benchmarks/results/h200/convolutions.md).
+_COUNTED = 0.8
 # Numbers of an image that are looked at before it is packed, and the most runs of which one is.
 _SAMPLED, _MOST_RUNS = 1 << 16, 32
 

@@ -13,9 +13,8 @@ from kernelwright.tools.codegen.ir import Loop
 from kernelwright.tools.codegen.ir.contraction import Contraction
 
 # Cycles of a multiprocessor that each result takes on its way through a warp's strip a second time
-# (an estimate: shared memory moves 32 floats a cycle, and a dozen instructions go with four lanes'
-# results), and its clock.
-_TAKEN, _CLOCK_HZ = 0.1, 1.7e9
+# (four products on an H200: benchmarks/results/h200/convolutions.md), and its clock.
+_TAKEN, _CLOCK_HZ = 0.36, 1.7e9
 # Results that a warp has down and across where it stores sums of split factors (`split_results`).
 _DOWN, _ACROSS_WARP = 16, 32
 
