@@ -14,21 +14,21 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.lower.nests.views import contiguous_strides
 from kernelwright.tools.export import ExportRefusedError, render
 from kernelwright.tools.export.folder import reference
-from kernelwright.tools.export.guards import Material
+from kernelwright.tools.export.guards import MOST_ARGUMENTS, Material
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.memory import Kept, TaskKey
 from kernelwright.tools.tasks.aten_graph import trace_graph
@@ -53,6 +53,11 @@ class Loaded:
 
     operator: Operator
     weights: tuple[str, ...]
+    in_list: bool = False
+
+    def arguments(self, given: Sequence[fx.Node]) -> tuple[fx.Node | list[fx.Node], ...]:
+        """These as the operator takes them: one by one, or where they are many as one list."""
+        return ([*given],) if self.in_list else tuple(given)
 
 
 def task_of(source: str) -> Task:
@@ -120,6 +125,7 @@ def loaded(kept: Kept, task: Task, key: TaskKey, hardware: Hardware, home: Path)
     return Loaded(
         operator=_registered(module, specs, task.outputs, hardware.kind),
         weights=used,
+        in_list=len(specs) > MOST_ARGUMENTS,
     )
 
 
@@ -207,11 +213,15 @@ def _registered(
         return module._fake(*tensors)
 
     results = "Tensor" if len(made) == 1 else f"({', '.join('Tensor' for _ in made)})"
+    in_list = len(given) > MOST_ARGUMENTS
     arguments = ", ".join(f"Tensor t{number}" for number in range(len(given)))
+    arguments = "Tensor[] tensors" if in_list else arguments
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
     _LIBRARY.define(f"{name}({arguments}) -> {results}", tags=tags)  # type: ignore[no-untyped-call]
-    _LIBRARY.impl(name, run, kind.upper())  # type: ignore[no-untyped-call]
-    torch.library.register_fake(f"kernelwright_spliced::{name}", fake, lib=_LIBRARY)
+    taken = (lambda tensors: run(*tensors), lambda tensors: fake(*tensors))
+    run_it, fake_it = taken if in_list else (run, fake)
+    _LIBRARY.impl(name, run_it, kind.upper())  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"kernelwright_spliced::{name}", fake_it, lib=_LIBRARY)
     return cast("Operator", getattr(space, name).default)
 
 

@@ -138,7 +138,7 @@ def _call(
     kernel = placed.kernel
     weights = {f"w{number}": name for number, name in enumerate(region.weights)}
     given = [made[name] for name in (*region.inputs, *(weights[at] for at in kernel.weights))]
-    called = graph.call_function(kernel.operator, tuple(given))
+    called = graph.call_function(kernel.operator, kernel.arguments(given))
     # Whoever compiles the graph may look at what its values are like.
     names = [region.outputs[at] for at in placed.order]
     several = [found.nodes[name].meta.get("val") for name in names]

@@ -157,6 +157,11 @@ OURS = frozenset(
 )
 
 
+# A schema of torch's has at most 64 arguments (torch 2.11 to 2.13): an operator that takes more
+# tensors than this takes them as one list.
+MOST_ARGUMENTS = 48
+
+
 @dataclass(frozen=True)
 class Argument:
     """A tensor that the plan is given, under the name that it has in the export."""

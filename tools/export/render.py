@@ -301,6 +301,8 @@ def values(material: Material) -> dict[str, object]:
         "single": single,
         **_packed(task, names),
         "tensor_names": tensor_names,
+        "in_list": len(tensors) > guards.MOST_ARGUMENTS,
+        "backward_in_list": _backward_in_list(material),
         "eager_conditions": [
             *scalars,
             *(
@@ -326,6 +328,16 @@ def values(material: Material) -> dict[str, object]:
         "separator": SEPARATOR,
         "hash": hashlib.sha256(f"{candidate.id} {task.source_sha256}".encode()).hexdigest()[:12],
     }
+
+
+def _backward_in_list(material: Material) -> bool:
+    """Whether the operator of the export's own backward takes one list."""
+    if material.backward is None or not gradients.is_own(material):
+        return False
+    task, candidate = material.backward.material.task, material.backward.material.candidate
+    source = language_of(candidate).parse(candidate.kernel)
+    _, inputs, weights = _arguments(task, validate_plan(candidate.plan, source))
+    return len(inputs) + len(weights) > guards.MOST_ARGUMENTS
 
 
 def _packed(task: Task, names: list[str]) -> dict[str, object]:

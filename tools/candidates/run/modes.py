@@ -34,6 +34,8 @@ class MapOf:
 # were compiled before; so they stay, with the library that registered them.
 _KNOWN: dict[str, Callable[..., None]] = {}
 _LIBRARIES: list[object] = []
+# A schema of torch's has at most 64 arguments: what takes more than this takes them in two lists.
+_MOST_ARGUMENTS = 48
 
 
 class Operators:
@@ -104,16 +106,35 @@ class Operators:
         space = torch.ops.kernelwright_launch
         while hasattr(space, name):
             name += "_"  # the same kernels were loaded before
-        listed = ", ".join(
-            f"Tensor({chr(97 + at)}!) t{at}" if is_written else f"Tensor t{at}"
-            for at, is_written in enumerate(written)
-        )
+        in_lists = len(written) > _MOST_ARGUMENTS
         library: Any = self._library
-        library.define(f"{name}({listed}) -> ()", tags=(torch.Tag.pt2_compliant_tag,))
-        library.impl(name, run, self._key)
+        library.define(f"{name}({_schema(written)}) -> ()", tags=(torch.Tag.pt2_compliant_tag,))
+        library.impl(name, partial(_from_lists, run, written) if in_lists else run, self._key)
         torch.library.register_fake(f"kernelwright_launch::{name}", _nothing, lib=library)
         found: Callable[..., None] = getattr(space, name).default
-        return found
+        return partial(_to_lists, found, written) if in_lists else found
+
+
+def _schema(written: Sequence[bool]) -> str:
+    """The arguments of a launch's operator: tensors, or those read and those written as lists."""
+    if len(written) > _MOST_ARGUMENTS:
+        return "Tensor[] read, Tensor(a!)[] written"
+    return ", ".join(
+        f"Tensor(a{at}!) t{at}" if is_written else f"Tensor t{at}"
+        for at, is_written in enumerate(written)
+    )
+
+
+def _to_lists(operator: Callable[..., None], written: Sequence[bool], *given: torch.Tensor) -> None:
+    flagged = list(zip(given, written, strict=True))
+    operator([t for t, flag in flagged if not flag], [t for t, flag in flagged if flag])
+
+
+def _from_lists(
+    run: Callable[..., None], written: Sequence[bool], read: Tensors, changed: Tensors
+) -> None:
+    given = {False: iter(read), True: iter(changed)}
+    run(*[next(given[flag]) for flag in written])
 
 
 def _tensor(value: object) -> torch.Tensor | None:
@@ -144,7 +165,7 @@ def _without_tensor(value: object) -> object:
     return "tensor" if isinstance(value, torch.Tensor) else value
 
 
-def _nothing(*tensors: torch.Tensor) -> None:
+def _nothing(*tensors: object) -> None:
     """A launch without its work, for tensors without memory."""
 
 

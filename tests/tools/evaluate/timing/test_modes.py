@@ -185,6 +185,28 @@ def test_what_is_written_by_its_map_and_its_pointer_is_one_tensor():
     assert torch.equal(found[0], x)
 
 
+@pytest.mark.parametrize("count", [20, 30, 100])  # one by one, past the letters, in lists
+def test_a_launch_of_many_tensors_writes_those_that_it_says(count: int):
+    operators = Operators(f"many {count}", "cpu")
+
+    def doubled(arguments: list[torch.Tensor], *geometry: int) -> None:
+        for x, y in zip(arguments[::2], arguments[1::2], strict=True):
+            y.copy_(2 * x)
+
+    launch = operators.launcher("doubled", doubled, [False, True] * count)
+
+    def plan(x: torch.Tensor) -> list[torch.Tensor]:
+        given = [tensor for n in range(count) for tensor in (x + n, torch.empty_like(x))]
+        launch(given, 1)
+        return given[1::2]
+
+    x = torch.arange(4.0)
+    found = torch.compile(modes.traced(lambda given: plan(given), [x]), backend="aot_eager")(x)
+    for number, (eager, compiled) in enumerate(zip(plan(x), found, strict=True)):
+        assert torch.equal(eager, 2 * (x + number))
+        assert torch.equal(compiled, eager)
+
+
 @pytest.mark.parametrize("traced", [False, True])
 def test_an_exports_launch_gets_its_geometry_and_addresses(traced: bool):
     taken: list[tuple[object, ...]] = []
