@@ -66,6 +66,12 @@ class _Placed:
     order: tuple[int, ...]
 
 
+# A kernel's results may lie in memory otherwise than PyTorch's did, which a view behind them (or
+# behind what PyTorch makes of them) would refuse; this one copies where it has to.
+_OF_ANY_LAYOUT: Mapping[object, torch._ops.OpOverload] = dict.fromkeys(
+    (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default),
+    torch.ops.aten.reshape.default,
+)
 # A kernel may return its results in another order than a region makes them.
 _REORDERED = 4
 
@@ -127,7 +133,9 @@ def _written(found: Outlined, at_home: Mapping[Region, _Placed]) -> fx.GraphModu
             _call(graph, made, unit, at_home[unit], found)
         elif unit.name not in made:
             node = found.nodes[unit.name]
-            made[unit.name] = graph.node_copy(node, lambda at: made[of[at]])
+            copied = graph.node_copy(node, lambda at: made[of[at]])
+            copied.target = _OF_ANY_LAYOUT.get(node.target, node.target)
+            made[unit.name] = copied
     graph.output(tuple(made[of[node]] for node in found.traced.outputs))
     return fx.GraphModule(torch.nn.Module(), graph)
 

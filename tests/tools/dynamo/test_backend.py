@@ -44,6 +44,15 @@ class Model(nn.Module):
         return self.blocks(x)
 
 
+class Heads(nn.Module):
+    """What a region reads and makes lies as attention's result does, so that a view is free."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.view(2, 16, 4, 8).transpose(1, 2) for part in x.split(32, 2))
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return torch.tanh(y * 2.0).transpose(1, 2).view(2, 16, 32)
+
+
 def keep_all(gm: torch.fx.GraphModule, inputs: list[torch.Tensor], home: Path) -> None:
     """A kernel for every region of a graph."""
     found = outlined(gm, inputs)
@@ -123,6 +132,16 @@ def in_a_model(home: Path) -> None:
 @pytest.mark.usefixtures("plain")
 def test_regions_run_the_librarys_kernels(home: Path):
     in_a_model(home)
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_view_behind_a_kernel_takes_the_layout_that_the_kernel_makes(home: Path):
+    model, x = Heads().eval(), torch.randn(2, 16, 96)
+    filled(model, x, home)
+    with torch.no_grad():
+        before, found = calls(), torch.compile(model, backend=backend)(x)
+    torch.testing.assert_close(found, model(x))
+    assert calls() == before + 1, told()
 
 
 class Residual(nn.Module):

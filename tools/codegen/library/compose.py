@@ -25,13 +25,25 @@ from kernelwright.tools.codegen.library.fixed_weights import without_prepare
 from kernelwright.tools.codegen.lower.operators.library import PLACEMENT, written
 from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.tasks.regions import in_order, keeps_layout
-from kernelwright.tools.types import Candidate, Graph, LanguageName, Node, Ref, Scalar
+from kernelwright.tools.types import (
+    Candidate,
+    Graph,
+    LanguageName,
+    Node,
+    Ref,
+    Scalar,
+    TensorSpec,
+)
 from kernelwright.tools.types.graph import base, refs
 from kernelwright.tools.types.outline import Outline, Region, RegionClass
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 _DECLARED = re.compile(r"^[ \t]*// (?:tune|require):.*\n?", re.MULTILINE)
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+
+# What only shapes anew, and may refuse a layout; `reshape` copies instead.
+_SHAPED = frozenset({"_unsafe_view", "view"})
+_OF_NEIGHBOURS = frozenset({"aten.view.dtype", "aten.view_as_complex.default"})
 
 
 class ComposeError(ValueError):
@@ -266,12 +278,13 @@ class _Writer:
         """The library's call, as eager PyTorch makes it."""
         if node.op in ("input", "weight", "constant", "getitem"):
             return
-        given = [written(arg, self._spelt) for arg in node.args]
+        spelt = self._packed if _reads_memory(node) else self._spelt
+        given = [written(arg, spelt) for arg in node.args]
         given += [
             f"{k}={written(arg, self._spelt)}" for k, arg in node.kwargs if k not in PLACEMENT
         ]
         made = self._made(node)
-        yield f"{made} = aten.{base(node.op)}({', '.join(given)})"
+        yield f"{made} = aten.{_called(node)}({', '.join(given)})"
 
     def _made(self, node: Node) -> str:
         if node.name not in self._picked:
@@ -281,6 +294,9 @@ class _Writer:
 
     def _spelt(self, ref: Ref) -> str:
         return self._name(ref.node)
+
+    def _packed(self, ref: Ref) -> str:
+        return f"{self._name(ref.node)}.contiguous()"
 
     def _returned(self) -> str:
         texts = [self._name(name) for name in self._graph.outputs]
@@ -319,10 +335,8 @@ class _Writer:
             self._also_prepare(fitted.prepare, renaming, prefix)
 
     def _given(self, name: str) -> str:
-        """A tensor laid out as in the region's search."""
-        text, spec = self._name(name), self._nodes[name].out[0]
-        known = name in self._ours or self._nodes[name].op == "input"
-        return text if known or keeps_layout(spec) else f"{text}.contiguous()"
+        """A tensor laid out as in the region's search; that is free where it lies so."""
+        return _laid_out(self._name(name), self._nodes[name].out[0])
 
     def _also_prepare(self, prepare: ast.FunctionDef, renaming: _Placed, prefix: str) -> None:
         *body, last = (renaming.placed(statement) for statement in prepare.body)
@@ -348,6 +362,30 @@ class _Writer:
             if name.startswith("n_") and name not in stay and name.isidentifier():
                 found.setdefault(number, []).append(name)
         return found
+
+
+def _called(node: Node) -> str:
+    """The operator's name, that of a view as one that takes any layout."""
+    is_shaped = base(node.op) in _SHAPED and not _reads_memory(node)
+    return "reshape" if is_shaped else base(node.op)
+
+
+def _reads_memory(node: Node) -> bool:
+    """Whether it takes neighbours in memory for one value, as a view of another type does."""
+    return node.op in _OF_NEIGHBOURS
+
+
+def _laid_out(text: str, spec: TensorSpec) -> str:
+    """The tensor in the order of memory that its trace has; contiguous where that has gaps."""
+    strides = spec.strides if keeps_layout(spec) else None
+    if strides is None:
+        return f"{text}.contiguous()"
+    order = sorted(range(len(strides)), key=lambda at: (-strides[at], at))
+    moved = [at for at in order if spec.shape[at] > 1]
+    if moved == sorted(moved):
+        return f"{text}.contiguous()"
+    back = tuple(order.index(at) for at in range(len(order)))
+    return f"{text}.permute({tuple(order)}).contiguous().permute({back})"
 
 
 class _Placed(ast.NodeTransformer):

@@ -6,6 +6,12 @@ right of the result then tells the significand's length. Where a task reads no f
 loses nothing there, nor far beyond and far below the range of half precision, splits its operands
 (3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
 holds, and the candidate is ranked apart unless the person allowed that precision.
+
+Far from a task's own values its answer may hang on roundings: where scores are as large as 1e10,
+softmax picks one of its values, and the order of adding decides a near tie. BERT's encoder of 12
+layers with weights 1e5 times as large (1,024 tokens, on a CPU): PyTorch's own result was off by
+1.8e-2 in the norm, that of float32 products in another order by 3e-6. So what roundings alone move
+there is allowed, and only what is too far off on every one of several draws is out of range.
 Not covered: a precision lost only on inputs that nobody drew.
 
 `times_eager` asks the same of PyTorch's other ways to do a task. torch.compile may hand a
@@ -15,7 +21,7 @@ it, but whoever reads the ratio should know.
 """
 
 from collections.abc import Callable, Sequence
-from math import log2
+from math import isinf, log2
 
 import torch
 from torch import Tensor
@@ -82,6 +88,8 @@ def _answers(runtime: ReferenceRuntime, call: Call, arguments: Sequence[Argument
         runtime.reference.restore(before)
 
 
+# A range that is lost is lost on every draw; that a near tie goes wrong is chance.
+_DRAWS = 3
 # Half-way between the digits of single and of half precision: fewer were lost on purpose.
 _SINGLE_ENOUGH = 16.0
 _BFLOAT_AT_MOST = 9.5
@@ -112,10 +120,16 @@ class Digits(Value):
 
 
 class Ruler(ResultComparator):
-    """Measures how far results are off, and rejects nothing."""
+    """Measures how far results are off, and rejects nothing.
 
-    def __init__(self, runtime: ReferenceRuntime) -> None:
+    Args:
+        runtime: the task.
+        excuses: whether what roundings alone move is no error.
+    """
+
+    def __init__(self, runtime: ReferenceRuntime, *, excuses: bool = False) -> None:
         super().__init__(runtime)
+        self._excuses = excuses
         self.error = 0.0
         self.ratio = 0.0
         self.turned_ratio = 0.0
@@ -137,6 +151,8 @@ class Ruler(ResultComparator):
         for number, (value, mine, truth) in enumerate(results):
             if value.dtype.is_floating_point:
                 found = distance(value, mine, truth, chunk)
+                if self._excuses and found.ratio > bound and not found.misplaced:
+                    found = tolerance.taken_out(found, truth, number)
                 off = float("inf") if found.misplaced else max(found.norm, found.rounding / 2)
                 self.error, self.ratio = max(self.error, off), max(self.ratio, found.ratio)
                 turned = tolerance.turned(found, truth, number) if found.ratio > bound else found
@@ -196,19 +212,29 @@ def probed(
     if task_precision(runtime.task) != "fp32":
         return None
 
-    def probe(name: str) -> Ruler | None:
-        return _probe(trials, runtime, name, seed, settle, strict=strict)
+    def probe(name: str, draw: int = 0) -> Ruler | None:
+        drawn = fresh_seed(seed, name, *([draw] if draw else []))
+        return _probe(trials, runtime, name, drawn, settle, strict=strict)
+
+    def holds(name: str) -> bool:
+        """Whether on any draw it is near enough; a result that is no number ends it."""
+        for draw in range(_DRAWS):
+            found = probe(name, draw)
+            if found is None or found.ratio <= bound:
+                return True
+            if isinf(found.ratio):
+                break
+        return False
 
     significand = probe(PROBES[0])
     if significand is None:
         return None
     bits = -log2(significand.error) if significand.error > 0 else 24.0
     bound = runtime.rules.error_bound
-    far = [probe(name) for name in PROBES[1:]] if ranges else []
     return Digits(
         bits=max(0.0, bits),
         exact=significand.ratio <= bound,
-        in_range=all(found is None or found.ratio <= bound for found in far),
+        in_range=not ranges or all(map(holds, PROBES[1:])),
         as_turned=significand.ratio > bound >= significand.turned_ratio,
     )
 
@@ -263,20 +289,19 @@ def _probe(
     trials: Trials,
     runtime: ReferenceRuntime,
     name: str,
-    seed: int,
+    own_seed: int,
     settle: Callable[[], None],
     *,
     strict: bool,
 ) -> Ruler | None:
     """What one probe shows; None where it means nothing for this task."""
-    own_seed = fresh_seed(seed, name)
     if applicable(runtime.task, name):
         draw, weights = Draw(name, own_seed), None
     elif not strict and _reads_tokens(runtime):  # a foreign module may keep its own weights
         draw, weights = Draw("task", own_seed), own_seed
     else:
         return None
-    ruler, before = Ruler(runtime), len(trials.skipped)
+    ruler, before = Ruler(runtime, excuses=name != PROBES[0]), len(trials.skipped)
     change = PROBED_WEIGHTS[name]
     try:
         trials.run(draw, ruler, twice=False, settle=settle, weights=weights, change=change)

@@ -77,6 +77,38 @@ UPDATED = """
 """
 
 
+ATTENTION = """
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.heads, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
+
+        def forward(self, x):
+            parts = self.heads(self.norm(x)).split(32, 2)
+            q, k, v = (part.view(3, 20, 4, 8).transpose(1, 2) for part in parts)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return x + self.out(BEHIND)
+
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.Sequential(*(Block() for _ in range(2)))
+
+        def forward(self, x):
+            return self.blocks(x)
+
+
+    def get_inputs():
+        return [torch.randn(3, 20, 32)]
+"""
+
+
 class Whole:
     """A model and one candidate for it, made of the first draft of every class of regions."""
 
@@ -137,6 +169,29 @@ def test_buffers_are_updated_and_layouts_kept(tmp_path):
     after = whole.reference.weights()
     for name in ("one.running_mean", "two.running_var"):
         torch.testing.assert_close(weights[name], after[name])
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "F.gelu(y).transpose(1, 2).view(3, 20, 32)",
+        "torch.tanh(F.gelu(y).sort(-1)[0]).transpose(1, 2).view(3, 20, 32)",
+        "torch.view_as_complex(F.gelu(y).sort(-1)[0].transpose(1, 2).view(3, 20, 16, 2))"
+        ".abs().repeat(1, 1, 2)",
+    ],
+)
+def test_a_region_may_leave_its_result_in_another_layout_than_the_library(behind, tmp_path):
+    """Attention's lies so that a view behind it is free; what our kernels make is contiguous."""
+    whole = Whole(ATTENTION.replace("BEHIND", behind), tmp_path)
+    gelu = next(part for part in whole.parts if "gelu" in part.of.words)
+    shape, strides = (3, 4, 20, 8), (640, 8, 32, 1)
+    assert f"{shape}" in gelu.candidate.plan
+    nodes = {node.name: node for node in whole.outline.graph.nodes}
+    read = nodes[gelu.of.regions[0].inputs[0]].out[0]
+    assert (read.shape, read.strides) == (shape, strides)
+    made, _ = whole.run()
+    (right,) = whole.reference.forward(whole.arguments)
+    torch.testing.assert_close(made if isinstance(made, torch.Tensor) else made[0], right)
 
 
 def test_a_plan_that_returns_in_several_places_is_refused_in_words(tmp_path):
