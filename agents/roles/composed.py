@@ -1,8 +1,8 @@
 """Hands a search over a large model the candidates that its regions were put together to.
 
 They are the ideas of the first round, each with its candidate; the search judges them as it judges
-any other. In the time that is left the other planner goes on with the model as a whole, which may
-be better than its parts.
+any other. The other planner's first idea of the model as one stands beside them, so that what it
+brings is known even where the time ends with that round; in what is left it goes on.
 """
 
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
@@ -19,12 +19,14 @@ class Composition(Value):
 class Compositions(Value):
     """All that a search over a model was given; empty where no region became faster.
 
-    `whole` says that the model may be searched as one besides. One that is traced in parts is not,
-    and runs from before this was kept were not while a composition was correct.
+    `whole` says that the model may be searched as one besides, and `beside` from the first round
+    on. One that is traced in parts is not, and runs from before this was kept were not while a
+    composition was correct, or not before the second round.
     """
 
     items: tuple[Composition, ...] = ()
     whole: bool = False
+    beside: bool = False
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -44,7 +46,13 @@ class ComposedPlanner:
         if planner_input.round == 1:
             ideas = tuple(item.idea for item in self._given.items)
             reasoning = "Each region was searched by itself; these put together what was faster."
-            return Proposal(ideas=ideas, reasoning=reasoning)
+            if not (self._given.whole and self._given.beside):
+                return Proposal(ideas=ideas, reasoning=reasoning)
+            asked = {"tried": (*planner_input.tried, *ideas), "wanted": 1}
+            other = await self._planner.plan(planner_input.model_copy(update=asked))
+            number = f"r1i{len(ideas) + 1}"
+            one = tuple(idea.model_copy(update={"id": number}) for idea in other.ideas[:1])
+            return other.model_copy(update={"ideas": (*ideas, *one), "reasoning": reasoning})
         if planner_input.best is not None and not self._given.whole:
             return Proposal(ideas=(), reasoning="Its regions were searched one by one.")
         return await self._planner.plan(planner_input)

@@ -48,7 +48,7 @@ def compositions(context: SearchContext, found: Listed, parts: Picked) -> Compos
     called_so = [called(first, mode, 0) for mode in modes]
     items = [first, *inside, *called_so, *others]
     numbered = tuple(_numbered(item, number) for number, item in enumerate(items, start=1))
-    return Compositions(items=numbered, whole=not context.task.parts)
+    return Compositions(items=numbered, whole=not context.task.parts, beside=True)
 
 
 def _inside(made: Composition | None, expected_ms: float | None) -> list[Composition]:

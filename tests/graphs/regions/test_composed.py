@@ -63,6 +63,16 @@ async def test_where_none_of_it_held_the_model_is_searched_as_one():
     assert answer.notes == ("other",)
 
 
+@pytest.mark.asyncio
+async def test_the_model_as_one_has_its_first_idea_in_the_first_round():
+    given = GIVEN.model_copy(update={"whole": True, "beside": True})
+    proposal = await ComposedPlanner(Other(), given).plan(
+        PlannerInput(round=1, wanted=4, floor_ms=0.0)
+    )
+    assert [idea.id for idea in proposal.ideas] == ["r1i1", "r1i2"]
+    assert proposal.ideas[0] == IDEA
+
+
 def test_only_what_is_certainly_ahead_of_eager_counts_as_faster():
     assert RegionResult(run="a", candidate=WHOLE, ratio=1.2, low=1.1).faster
     assert not RegionResult(run="a", candidate=WHOLE, ratio=1.2, low=0.9).faster
