@@ -127,7 +127,7 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     """
     context, round = runtime.context, state["round"]
     if holds_profiling(context.archive):
-        until_s = context.searching_ends_s - _unprepared_s(context)
+        until_s = context.searching_ends_s - _profiling_takes_s(context)
         if context.is_out_of_time(f"profile:{round}", until_s):
             return {}
     for number, elite in enumerate(elites(context.archive.standings())[:PROFILED]):
@@ -135,15 +135,20 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     return {}
 
 
-def _unprepared_s(context: SearchContext) -> float:
-    """What the first profile takes beside a GPU where none of its processes stands ready.
+# What the first profile beside a GPU takes where none of its processes stands ready: 21 to 26 s in
+# four of four runs on an H200 (benchmarks/results/h200/real_models.jsonl). And what it takes more
+# for each node of a model, which two more processes make anew: 55 s in all for a GPT of 670
+# (real_models_later.jsonl there).
+_COLD_S, _A_NODE_S = 20.0, 0.05
 
-    On an H200 it was 21 to 26 s in four of four runs, whatever a call took
-    (benchmarks/results/h200/real_models.jsonl).
-    """
+
+def _profiling_takes_s(context: SearchContext) -> float:
+    """What the first profile takes beside a GPU, above the seconds that any takes."""
+    if context.hardware.kind != "cuda" or context.archive.profiling_s():
+        return 0.0
     rules = context.executor.rules
-    cold = rules is not None and rules.is_brief and not context.archive.profiling_s()
-    return 20.0 if cold and context.hardware.kind == "cuda" else 0.0
+    cold_s = _COLD_S if rules is not None and rules.is_brief else 0.0
+    return cold_s + _A_NODE_S * len(context.task.graph.nodes)
 
 
 async def critique(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
