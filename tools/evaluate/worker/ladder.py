@@ -93,8 +93,8 @@ class Proof:
             # may have written over the code of the kernels that look at its results.
             if not device_lost(error):
                 raise
-            found = rejection(error)
-            return self._verification(found.verdict, f"after it ran: {found.reason}")
+            lost = rejection(error)
+            return self._verification(lost.verdict, f"after it ran: {lost.reason}")
         if self._rules.has(Defence.NULLS):
             self._steps.begin("nulls")
             self._not_verified += self._task_runtime.nulls
