@@ -20,7 +20,7 @@ from kernelwright.graphs.conversation.steering import BEGIN, NO_RUN
 from kernelwright.graphs.run_view.events import count, one_line, seconds
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.graphs.search.agent_set import models_of
-from kernelwright.graphs.search.spending import Spent
+from kernelwright.graphs.search.pace import Spent
 from kernelwright.profiles.load import Models, SearchProfile, search_profile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for

@@ -26,8 +26,7 @@ from kernelwright.graphs.conversation.background.search_manager import SearchSes
 from kernelwright.graphs.conversation.background.store import ConversationState
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.run_view.events import count, one_line, seconds
-from kernelwright.graphs.search.pace import Pace, latest
-from kernelwright.graphs.search.spending import Spent
+from kernelwright.graphs.search.pace import Pace, Spent, latest
 from kernelwright.profiles.load import SearchProfile, search_profile
 from kernelwright.tools.archive import RunRecord
 from kernelwright.tools.types import Refusal

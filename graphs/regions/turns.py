@@ -24,8 +24,8 @@ from kernelwright.graphs.run_view.events import Event, RegionSearched, RunStarte
 from kernelwright.graphs.run_view.events import seconds as duration
 from kernelwright.graphs.search.context import Listener, SearchContext
 from kernelwright.graphs.search.options.remembering import memories_of
+from kernelwright.graphs.search.pace import spent_of
 from kernelwright.graphs.search.run import resume_search, start_search
-from kernelwright.graphs.search.spending import spent_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.tasks.regions import region_source

@@ -33,8 +33,7 @@ from kernelwright.graphs.search.options.run_terms import (
     roles_of,
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
-from kernelwright.graphs.search.pace import Pace, pace_of
-from kernelwright.graphs.search.spending import Spent, measuring_baselines_s
+from kernelwright.graphs.search.pace import Pace, Spent, measuring_baselines_s, pace_of
 from kernelwright.graphs.search.told import ReadingsTold
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive

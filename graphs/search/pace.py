@@ -1,4 +1,4 @@
-"""How long a search of each depth takes on a device, to the end: from searches that ended here.
+"""How long a search of each depth takes on a device, to the end, and what a run spent so far.
 
 Every search that ends leaves its parts in a file of its device: what PyTorch's own ways took, what
 searching, profiling and certifying did. The next one says beforehand what it will take, and stops
@@ -6,14 +6,21 @@ searching early enough for its certification. Where none has ended yet, the dept
 a first guess, and called that. Not covered: reading and auditing a file, which comes before.
 """
 
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
 
 from pydantic import Field, ValidationError
 
-from kernelwright.graphs.run_view.events import seconds
+from kernelwright.graphs.run_view.events import (
+    EVENT,
+    BaselinesMeasured,
+    RegionsFound,
+    seconds,
+)
 from kernelwright.profiles.load import Hardware, SearchProfile, search_profile
+from kernelwright.tools.archive import Archive
 from kernelwright.tools.types.value import Value
 
 _KEPT = 12  # searches of one depth
@@ -139,3 +146,25 @@ def latest(home: Path) -> Pace | None:
 def _path(home: Path, hardware: Hardware) -> Path:
     key = f"{hardware.name}|{hardware.cores}|{hardware.sm_count}"
     return home / "pace" / f"{sha256(key.encode()).hexdigest()[:16]}.json"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of searching, seconds with baselines and profilers, and whether that was all."""
+
+    searched_s: float = 0.0
+    whole_s: float = 0.0
+    over: bool = False
+
+
+def measuring_baselines_s(archive: Archive) -> float:
+    """Seconds that measuring PyTorch's own ways took in this run so far."""
+    events = (EVENT.validate_json(item.payload) for item in archive.events())
+    measured = (event for event in events if isinstance(event, BaselinesMeasured | RegionsFound))
+    return sum(event.seconds for event in measured)
+
+
+def spent_of(archive: Archive) -> Spent:
+    """What a run's ended sessions spent, as `SearchContext` counts it."""
+    whole_s = archive.spent_s()
+    return Spent(whole_s - measuring_baselines_s(archive) - archive.profiling_s(), whole_s)

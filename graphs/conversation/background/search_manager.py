@@ -39,9 +39,9 @@ from kernelwright.graphs.conversation.background.subscribers import Notifier
 from kernelwright.graphs.regions.search import by_regions
 from kernelwright.graphs.run_view.events import Event, ModelCalled, RunStarted, Speeches
 from kernelwright.graphs.search.context import Control, Listener, MakeAgents
+from kernelwright.graphs.search.pace import Spent
 from kernelwright.graphs.search.run import measure_again, resume_search, start_search
 from kernelwright.graphs.search.session import import_beforehand
-from kernelwright.graphs.search.spending import Spent
 from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import RunError, Target, default_home, run_folders
 from kernelwright.tools.evaluate.executors.base.executor import Executor

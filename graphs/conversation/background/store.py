@@ -21,7 +21,7 @@ from kernelwright.agents.assistant.types import ChatReply, SetBudget, StartSearc
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.graphs.conversation.background.task_card import TaskCard
 from kernelwright.graphs.run_view.events import Noted
-from kernelwright.graphs.search.spending import Spent, spent_of
+from kernelwright.graphs.search.pace import Spent, spent_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.types import Task, TracePolicy, Value

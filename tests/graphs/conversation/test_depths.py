@@ -5,8 +5,7 @@ from dataclasses import replace
 from kernelwright.agents.assistant.types import SetBudget, StartSearch
 from kernelwright.graphs.conversation.background.task_card import TaskCard, cost_words, offers
 from kernelwright.graphs.conversation.budgets import Outlook, beyond, budgeted
-from kernelwright.graphs.search.pace import DEPTHS, Pace, Took
-from kernelwright.graphs.search.spending import Spent
+from kernelwright.graphs.search.pace import DEPTHS, Pace, Spent, Took
 from kernelwright.profiles.load import search_profile
 
 

@@ -10,9 +10,9 @@ from kernelwright.graphs.regions import search, turns
 from kernelwright.graphs.regions.listing import Listed
 from kernelwright.graphs.regions.search import by_regions
 from kernelwright.graphs.run_view.events import Event, RegionsFound
-from kernelwright.graphs.search.context import Control, SearchContext
+from kernelwright.graphs.search.context import Control, Prepare, SearchContext
+from kernelwright.graphs.search.pace import measuring_baselines_s, spent_of
 from kernelwright.graphs.search.run import resume_search, start_search
-from kernelwright.graphs.search.spending import measuring_baselines_s, spent_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.messages import OutlineSeen
 from kernelwright.tools.types import Task, TracePolicy
@@ -31,31 +31,35 @@ class Prepares:
         self.runs.append(context.archive.id)
 
 
-@pytest.mark.parametrize("begun_with", [True, False])
-async def test_a_resume_searches_regions_only_where_the_run_was_begun_so(
-    toy: ModuleType, tmp_path: Path, begun_with: bool
-) -> None:
-    prepare = Prepares()
+async def stopped(toy: ModuleType, home: Path, prepare: Prepare | None) -> Summary:
+    """A search that a person ended before its first plan."""
     control = Control()
 
     def ends_it(event: object) -> None:
         if getattr(event, "kind", "") == "baselines_measured":
             control.stop()
 
-    def agents(around: object) -> object:
-        return toy.toy_agents(toy.LOOPS)
-
     first = await start_search(
-        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path, listener=ends_it,
-        control=control, executor=toy.ToyExecutor(), make_agents=agents,
-        prepare=prepare if begun_with else None,
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=home, listener=ends_it,
+        control=control, executor=toy.ToyExecutor(), prepare=prepare,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )  # fmt: skip
     assert isinstance(first, Summary)
+    return first
+
+
+@pytest.mark.parametrize("begun_with", [True, False])
+async def test_a_resume_searches_regions_only_where_the_run_was_begun_so(
+    toy: ModuleType, tmp_path: Path, begun_with: bool
+) -> None:
+    prepare = Prepares()
+    first = await stopped(toy, tmp_path, prepare if begun_with else None)
     assert first.status == "stopped"
     assert not prepare.runs  # it was ended before its turn
     again = await resume_search(
-        first.run, home=tmp_path, executor=toy.ToyExecutor(), make_agents=agents, prepare=prepare
-    )
+        first.run, home=tmp_path, executor=toy.ToyExecutor(), prepare=prepare,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
+    )  # fmt: skip
     assert isinstance(again, Summary)
     assert again.best is not None
     assert bool(prepare.runs) is begun_with
@@ -72,27 +76,13 @@ async def test_a_resume_goes_on_with_the_choice_that_the_run_was_begun_with(
 
     monkeypatch.setattr(search, "search_regions", searched)
     monkeypatch.setattr(search, "may_pay", lambda context: True)
-    control = Control()
-
-    def ends_it(event: object) -> None:
-        if getattr(event, "kind", "") == "baselines_measured":
-            control.stop()
-
-    def agents(around: object) -> object:
-        return toy.toy_agents(toy.LOOPS)
-
-    first = await start_search(
-        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path, listener=ends_it,
-        control=control, executor=toy.ToyExecutor(), make_agents=agents,
-        prepare=by_regions(choice),  # type: ignore[arg-type]
-    )  # fmt: skip
-    assert isinstance(first, Summary)
+    first = await stopped(toy, tmp_path, by_regions(choice))  # type: ignore[arg-type]
     assert not asked_for
     await resume_search(
         first.run,
         home=tmp_path,
         executor=toy.ToyExecutor(),
-        make_agents=agents,
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS),
         prepare=by_regions("auto"),
     )
     assert asked_for == [choice == "on"]

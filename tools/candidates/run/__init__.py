@@ -5,6 +5,6 @@ says goes through a guard, then compiled with a namespace that holds the guards 
 """
 
 from kernelwright.tools.candidates.run.arguments import Allocator, TorchAllocator
-from kernelwright.tools.candidates.run.runner import PlanRunner
+from kernelwright.tools.candidates.run.runner import PlanRunner, device_lost
 
-__all__ = ["Allocator", "PlanRunner", "TorchAllocator"]
+__all__ = ["Allocator", "PlanRunner", "TorchAllocator", "device_lost"]

@@ -443,6 +443,13 @@ def _words(error: Exception) -> str:
 
 def _is_device_error(error: RuntimeError) -> bool:
     """Out of memory and errors of the device are not the plan's words to explain."""
-    if isinstance(error, DeviceError | torch.OutOfMemoryError | torch.AcceleratorError):
+    if isinstance(error, DeviceError | torch.OutOfMemoryError) or device_lost(error):
         return True
-    return "CUDA error" in str(error) or "can't allocate memory" in str(error)
+    return "can't allocate memory" in str(error)
+
+
+def device_lost(error: RuntimeError) -> bool:
+    """Whether the device itself reports that something went wrong on it, out of memory aside."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    return isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)

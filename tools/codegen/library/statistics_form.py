@@ -26,8 +26,8 @@ def _idea(lowerings: Lowerings) -> Strategy:
         "them in a fixed order and computes what the norm makes of a row. The norm then reads "
         "results once, with its statistics known.",
         reason="a norm behind a product reads what was made twice, or once by kernels that hold "
-        "rows: the first time for its statistics, which cost the product's kernel little while "
-        "results are at hand",
+        "rows; it pays where more than the norm would read results for its statistics, as "
+        "windows behind it do",
         category="fusion",
         metric="dram bytes",
         memory="statistics of tiles",

@@ -47,13 +47,6 @@ def rejection(error: Exception) -> RejectedError:
     return RejectedError(Verdict.LAUNCH_ERROR, f"{type(error).__name__}: {words}")
 
 
-def device_lost(error: RuntimeError) -> bool:
-    """Whether the device itself reports that something went wrong on it, out of memory aside."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return False
-    return isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)
-
-
 def poisoned(device: str) -> str:
     """Why the device's context is lost after an error, or an empty word when it still works."""
     if not device.startswith("cuda"):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.candidates import DeviceError, LaunchRefused
-from kernelwright.tools.candidates.run import PlanRunner
+from kernelwright.tools.candidates.run import PlanRunner, device_lost
 from kernelwright.tools.evaluate.finalists import impossible
 from kernelwright.tools.evaluate.findings import PREPARED
 from kernelwright.tools.evaluate.messages import JudgeRequest, Stage
@@ -33,7 +33,7 @@ from kernelwright.tools.evaluate.verify.precision import (
     lower_precisions,
     task_precision,
 )
-from kernelwright.tools.evaluate.verify.reasons import RejectedError, device_lost, rejection
+from kernelwright.tools.evaluate.verify.reasons import RejectedError, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, harshest_first
 from kernelwright.tools.evaluate.verify.runners import Runner, plan_runner, prepared_by
 from kernelwright.tools.evaluate.verify.trials import Trials

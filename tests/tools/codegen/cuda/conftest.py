@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ from kernelwright.tools.codegen.ir import (
 from kernelwright.tools.codegen.ir.rewrites import rewrite
 from kernelwright.tools.languages import INCLUDE, parse_kernel
 from kernelwright.tools.languages.cuda.inspection import disassemble
-from kernelwright.tools.types import DType
+from kernelwright.tools.types import DType, Setting
 
 HERE = Path(__file__).parent
 
@@ -303,6 +304,39 @@ async def never_runs(cubin: Path) -> list[str]:
     return _NEVER_RUNS.findall(await disassemble(cubin))
 
 
+@dataclass
+class Playable:
+    """A candidate's kernels as the emulator takes them, for a module of that name."""
+
+    name: str
+    plan: str
+    emitted: Any
+    settings: dict[str, int]
+    library: list[Path] = field(default_factory=list)
+
+
+def renamed(name: str, draft: Any, settings: Sequence[Setting], own: str) -> Playable:
+    """A draft whose loops have names of their own, as many are compiled into one library."""
+    kernel, plan = (re.sub(r"\b([A-Z]?L\d+_)", rf"{own}\1", t) for t in (draft.kernel, draft.plan))
+    emitted = SimpleNamespace(source=kernel.replace('#include "kernelwright.cuh"\n', ""))
+    values = {f"{own}{one.name}": int(one.value) for one in settings}
+    return Playable(name, plan, emitted, values)
+
+
+def play(
+    one: Playable, model: torch.nn.Module, x: torch.Tensor
+) -> tuple[Any, dict[str, torch.Tensor]]:
+    """What the plan returns with the model's weights, and what it makes of its buffers."""
+    updates: dict[str, torch.Tensor] = {}
+    words = Emulated(ctypes.CDLL(str(one.library[0])), {}, one.settings).names()
+    words["weights"] = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    words["update"] = lambda name, value: updates.update({name: value})
+    exec(one.plan, words)
+    if "prepare" in words:
+        words["prepared"] = words["prepare"](words["weights"])
+    return words["forward"](x), updates
+
+
 @pytest.fixture(scope="session")
 def toolbox(precompiled: Precompiled) -> SimpleNamespace:
     """What the tests of this folder share."""
@@ -314,6 +348,8 @@ def toolbox(precompiled: Precompiled) -> SimpleNamespace:
         make_variants=make_variants,
         compile_emulated=partial(compile_emulated, precompiled=precompiled),
         Emulated=Emulated,
+        renamed=renamed,
+        play=play,
         never_runs=never_runs,
     )
 

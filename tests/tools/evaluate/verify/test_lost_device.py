@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from kernelwright.profiles.load import Hardware
+from kernelwright.tools.candidates.run import device_lost
 from kernelwright.tools.evaluate.messages import Judged, JudgeRequest
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify import trials
-from kernelwright.tools.evaluate.verify.reasons import device_lost
 from kernelwright.tools.evaluate.worker.request_handler import RequestHandler
 from kernelwright.tools.languages import Built, compile_candidate
 from kernelwright.tools.types import Candidate, Task, Verdict

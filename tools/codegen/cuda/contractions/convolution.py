@@ -7,8 +7,7 @@ lie next to each other in rows, one box serves several of them.
 
 Float32 that the module multiplies in TF32 is scaled by powers of two, of each image and each output
 channel, and rounded to one half: these have the same eleven bits. Results that numbers below
-half's normal ones may decide are summed from the factors themselves. Half types are packed as they
-are.
+half's normal ones may decide are summed from the factors. Half types are packed as they are.
 
 Float32 that the module multiplies as IEEE says is written as two halves an element, upper and
 lower, which three products bring together (`wgmma_windows_split`). Sums begin from zero every 64

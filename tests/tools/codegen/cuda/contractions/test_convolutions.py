@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,17 +113,6 @@ def _turn(at: int) -> tuple[dict[str, int], ...]:
     return MORE[0], MORE[1 + at % (len(MORE) - 1)]
 
 
-@dataclass
-class Playable:
-    """A candidate's kernels as the emulator takes them."""
-
-    name: str
-    plan: str
-    emitted: Any
-    settings: dict[str, int]
-    library: list[Path] = field(default_factory=list)
-
-
 def _source(name: str) -> str:
     conv, shape, returned = MODULES[name.removesuffix(EXACT)]
     source = FILE.format(conv=conv, shape=shape, returned=returned or "self.conv(x)")
@@ -159,13 +145,13 @@ def _draft(name: str, hardware: Hardware) -> Any:
     return repertoire.draft({**form, ours[0].loop: wanted})
 
 
-def _settings(kernel: str, more: dict[str, int]) -> dict[str, int] | None:
+def _settings(kernel: str, more: dict[str, int]) -> Sequence[Setting] | None:
     """A complete setting; None where this kernel has no such."""
     parsed = parse_kernel(kernel, "cuda")
     names = {one.name.rsplit("_", 1)[1]: one for one in parsed.tunables}
     if any(key not in names or value not in names[key].values for key, value in more.items()):
         return None
-    return {one.name: int(one.value) for one in complete_settings(parsed, _chosen(parsed, more))}
+    return complete_settings(parsed, _chosen(parsed, more))
 
 
 def _chosen(parsed: Any, more: dict[str, int]) -> list[Setting]:
@@ -173,7 +159,9 @@ def _chosen(parsed: Any, more: dict[str, int]) -> list[Setting]:
     return [Setting(name=names[key], value=value) for key, value in more.items()]
 
 
-def _playable(name: str, hardware: Hardware, more: Sequence[dict[str, int]]) -> list[Playable]:
+def _playable(
+    toolbox: SimpleNamespace, name: str, hardware: Hardware, more: Sequence[dict[str, int]]
+) -> list[Any]:
     found, draft = [], _draft(name, hardware)
     assert "aten" not in draft.plan, draft.plan
     for at, one in enumerate(more):
@@ -181,18 +169,15 @@ def _playable(name: str, hardware: Hardware, more: Sequence[dict[str, int]]) -> 
         if settings is None:
             continue
         own = f"{[*MODULES].index(name.removesuffix(EXACT))}{'x' * name.endswith(EXACT)}{at}"
-        kernel, plan = (re.sub(r"\b(V?L\d+_)", rf"K{own}\1", t) for t in (draft.kernel, draft.plan))
-        emitted = SimpleNamespace(source=kernel.replace('#include "kernelwright.cuh"\n', ""))
-        renamed = {f"K{own}{key}": value for key, value in settings.items()}
-        found.append(Playable(name, plan, emitted, renamed))
+        found.append(toolbox.renamed(name, draft, settings, f"K{own}"))
     return found
 
 
 @pytest.fixture(scope="module")
 def quick(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Playable]:
-    found = [one for name in QUICK for one in _playable(name, small_device, MORE[:1])]
+) -> list[Any]:
+    found = [one for name in QUICK for one in _playable(toolbox, name, small_device, MORE[:1])]
     toolbox.compile_emulated(found, tmp_path_factory.mktemp("convolutions"))
     return found
 
@@ -200,29 +185,24 @@ def quick(
 @pytest.fixture(scope="module")
 def every(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Playable]:
+) -> list[Any]:
     found = [
         one
         for at, name in enumerate(EVERY)
-        for one in _playable(name, small_device, MORE if name in EVERY_SETTING else _turn(at))
+        for one in _playable(
+            toolbox, name, small_device, MORE if name in EVERY_SETTING else _turn(at)
+        )
     ]
     toolbox.compile_emulated(found, tmp_path_factory.mktemp("all_convolutions"))
     return found
 
 
-def _run(toolbox: SimpleNamespace, one: Playable, model: torch.nn.Module, x: torch.Tensor) -> Any:
-    words = toolbox.Emulated(ctypes.CDLL(str(one.library[0])), {}, one.settings).names()
-    words["weights"] = {name: value.detach().clone() for name, value in model.named_parameters()}
-    exec(one.plan, words)
-    return words["forward"](x)
-
-
-def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
+def _compare(toolbox: SimpleNamespace, made: list[Any], name: str) -> None:
     space: dict[str, Any] = {}
     exec(_source(name.removesuffix(EXACT)), space)
     model, (x,) = space["Model"](), space["get_inputs"]()
     for one in (one for one in made if one.name == name):
-        found = _run(toolbox, one, model, x).double()
+        found = toolbox.play(one, model, x)[0].double()
         with torch.no_grad():
             wanted = space["Model"]().double()(x.double())
         rough = 1e-6 if _is_exact(name) else _ROUGH.get(name, 1e-3)
@@ -232,7 +212,7 @@ def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_convolution_computes_what_the_module_does(
-    toolbox: SimpleNamespace, quick: list[Playable], name: str
+    toolbox: SimpleNamespace, quick: list[Any], name: str
 ) -> None:
     _compare(toolbox, quick, name)
 
@@ -240,14 +220,14 @@ def test_a_convolution_computes_what_the_module_does(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", EVERY)
 def test_every_convolution_in_several_settings(
-    toolbox: SimpleNamespace, every: list[Playable], name: str
+    toolbox: SimpleNamespace, every: list[Any], name: str
 ) -> None:
     _compare(toolbox, every, name)
 
 
 @pytest.mark.parametrize("name", ["strided", f"strided{EXACT}"])
 def test_what_halves_cannot_hold_is_summed_from_the_factors(
-    toolbox: SimpleNamespace, quick: list[Playable], name: str
+    toolbox: SimpleNamespace, quick: list[Any], name: str
 ) -> None:
     """Images 1e30 apart, pixels 1e12 apart within one, infinities and NaN."""
     bound = 2e-6 if _is_exact(name) else 2e-3
@@ -259,7 +239,7 @@ def test_what_halves_cannot_hold_is_summed_from_the_factors(
     x[1, :, 8:] = 1e-12 * torch.randn(32, 9, 14)
     x[2, 3, 4, 5], x[2, 7, 12, 9] = float("inf"), float("nan")
     (one,) = (one for one in quick if one.name == name)
-    found = _run(toolbox, one, model, x)
+    found = toolbox.play(one, model, x)[0]
     with torch.no_grad():
         wanted = model(x)
     scales = wanted.abs().nan_to_num(0.0, 0.0).amax(dim=(1, 2, 3), keepdim=True)
@@ -275,7 +255,7 @@ def test_outputs_that_no_tap_reaches_are_never_in_doubt(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
 ) -> None:
     """Their sums are zero, which is below any bound: on a device they took 300 times as long."""
-    (one,) = _playable("turned_gaps", small_device, MORE[:1])
+    (one,) = _playable(toolbox, "turned_gaps", small_device, MORE[:1])
     source = one.emitted.source
     assert "const float value = from_factors(" in source
     source = source.replace("value = from_factors(", "value = NAN * from_factors(")
@@ -285,7 +265,7 @@ def test_outputs_that_no_tap_reaches_are_never_in_doubt(
     exec(_source("turned_gaps"), space)
     model, (x,) = space["Model"](), space["get_inputs"]()
     x[:, 0, 3, 4] = 1e-9  # a number that halves hold too few bits of
-    found = _run(toolbox, one, model, x)
+    found = toolbox.play(one, model, x)[0]
     with torch.no_grad():
         torch.testing.assert_close(found, model(x), rtol=2e-6, atol=2e-6)
 
@@ -293,14 +273,14 @@ def test_outputs_that_no_tap_reaches_are_never_in_doubt(
 @pytest.fixture(scope="module")
 def sampled(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Playable]:
+) -> Callable[[str], Any]:
     """`sampled(name)`: a convolution that looks at one number in 16 before it packs."""
 
     @cache
-    def made(name: str) -> Playable:
+    def made(name: str) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(window_ways, "_SAMPLED", 64)
-            (one,) = _playable(name, small_device, MORE[:1])
+            (one,) = _playable(toolbox, name, small_device, MORE[:1])
         assert "_repack" in one.plan
         one.settings |= {key: 16 for key in one.settings if key.endswith("_EVERY")}
         toolbox.compile_emulated([one], tmp_path_factory.mktemp("sampled"))
@@ -322,7 +302,7 @@ def _surprises(x: torch.Tensor) -> None:
 @pytest.mark.parametrize("name", ["strided", swept(f"strided{EXACT}"), swept("channels_last")])
 @pytest.mark.parametrize("surprises", [False, True])
 def test_what_a_sample_misses_is_packed_again(
-    toolbox: SimpleNamespace, sampled: Callable[[str], Playable], name: str, surprises: bool
+    toolbox: SimpleNamespace, sampled: Callable[[str], Any], name: str, surprises: bool
 ) -> None:
     space: dict[str, Any] = {}
     exec(_source(name.removesuffix(EXACT)), space)
@@ -330,7 +310,7 @@ def test_what_a_sample_misses_is_packed_again(
     if surprises:
         _surprises(x)
     one = sampled(name)
-    found, again = (_run(toolbox, one, model, x) for _ in range(2))
+    found, again = (toolbox.play(one, model, x)[0] for _ in range(2))
     assert torch.equal(found.view(torch.int32), again.view(torch.int32))
     with torch.no_grad():
         wanted = model.double()(x.double())

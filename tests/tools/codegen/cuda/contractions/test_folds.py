@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,17 +100,6 @@ MORE: tuple[dict[str, int], ...] = (
 )  # fmt: skip
 
 
-@dataclass
-class Playable:
-    """A candidate's kernels as the emulator takes them."""
-
-    name: str
-    plan: str
-    emitted: Any
-    settings: dict[str, int]
-    library: list[Path] = field(default_factory=list)
-
-
 def _source(name: str) -> str:
     conv, shape, bias, returned = MODULES[name.removesuffix(EXACT)]
     source = FILE.format(conv=conv, shape=shape, bias=bias, returned=returned)
@@ -145,22 +130,24 @@ def _settings(kernel: str, more: dict[str, int]) -> list[Setting] | None:
     return list(complete_settings(parsed, chosen))
 
 
-def _playable(name: str, hardware: Hardware, number: int, more: dict[str, int]) -> list[Playable]:
+def _playable(
+    toolbox: SimpleNamespace, name: str, hardware: Hardware, number: int, more: dict[str, int]
+) -> list[Any]:
     strategy = SPLIT_CONVOLUTION if name.endswith(EXACT) else CONVOLUTION
     draft = _draft(_source(name), hardware, strategy)
     settings = _settings(draft.kernel, more)
     if settings is None:
         return []
-    kernel, plan = (re.sub(r"\bWL", rf"F{number}WL", text) for text in (draft.kernel, draft.plan))
-    emitted = SimpleNamespace(source=kernel.replace('#include "kernelwright.cuh"\n', ""))
-    return [Playable(name, plan, emitted, {f"F{number}{s.name}": int(s.value) for s in settings})]
+    return [toolbox.renamed(name, draft, settings, f"F{number}")]
 
 
 @pytest.fixture(scope="module")
 def quick(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Playable]:
-    made = [one for at, n in enumerate(QUICK) for one in _playable(n, small_device, at, {})]
+) -> list[Any]:
+    made = [
+        one for at, n in enumerate(QUICK) for one in _playable(toolbox, n, small_device, at, {})
+    ]
     toolbox.compile_emulated(made, tmp_path_factory.mktemp("folds"))
     return made
 
@@ -168,23 +155,16 @@ def quick(
 @pytest.fixture(scope="module")
 def every(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Playable]:
+) -> list[Any]:
     # Each meets one setting, in turn; the first where it has no such.
     made = [
         one
         for at, name in enumerate(EVERY)
-        for one in _playable(name, small_device, at, MORE[at % len(MORE)])
-        or _playable(name, small_device, at, MORE[0])
+        for one in _playable(toolbox, name, small_device, at, MORE[at % len(MORE)])
+        or _playable(toolbox, name, small_device, at, MORE[0])
     ]
     toolbox.compile_emulated(made, tmp_path_factory.mktemp("all_folds"))
     return made
-
-
-def _run(toolbox: SimpleNamespace, one: Playable, model: torch.nn.Module, x: torch.Tensor) -> Any:
-    words = toolbox.Emulated(ctypes.CDLL(str(one.library[0])), {}, one.settings).names()
-    words["weights"] = {name: value.detach().clone() for name, value in model.named_parameters()}
-    exec(one.plan, words)
-    return words["forward"](x)
 
 
 def _module(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
@@ -194,7 +174,7 @@ def _module(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
     return space["Model"](), x
 
 
-def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
+def _compare(toolbox: SimpleNamespace, made: list[Any], name: str) -> None:
     model, x = _module(name)
     with torch.no_grad():
         wanted = _module(name)[0].double()(x.double())
@@ -202,13 +182,13 @@ def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
     mine = [one for one in made if one.name == name]
     assert mine
     for one in mine:
-        found = _run(toolbox, one, model, x).double()
+        found = toolbox.play(one, model, x)[0].double()
         torch.testing.assert_close(found, wanted, rtol=0, atol=off, msg=str(one.settings))
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_results_are_reduced_where_they_are_made(
-    toolbox: SimpleNamespace, quick: list[Playable], name: str
+    toolbox: SimpleNamespace, quick: list[Any], name: str
 ) -> None:
     _compare(toolbox, quick, name)
 
@@ -216,33 +196,33 @@ def test_results_are_reduced_where_they_are_made(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", EVERY)
 def test_every_fold_in_several_settings(
-    toolbox: SimpleNamespace, every: list[Playable], name: str
+    toolbox: SimpleNamespace, every: list[Any], name: str
 ) -> None:
     _compare(toolbox, every, name)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_what_halves_cannot_hold_is_reduced_as_it_should_be(
-    toolbox: SimpleNamespace, quick: list[Playable], name: str
+    toolbox: SimpleNamespace, quick: list[Any], name: str
 ) -> None:
     _compare_beyond_halves(toolbox, quick, name)
 
 
 @pytest.mark.exhaustive
 def test_what_halves_cannot_hold_is_reduced_in_turns(
-    toolbox: SimpleNamespace, every: list[Playable]
+    toolbox: SimpleNamespace, every: list[Any]
 ) -> None:
     _compare_beyond_halves(toolbox, every, "turns")
 
 
-def _compare_beyond_halves(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
+def _compare_beyond_halves(toolbox: SimpleNamespace, made: list[Any], name: str) -> None:
     """Images 1e30 apart, pixels far apart within one, an infinity and NaN."""
     model, x = _module(name)
     x[0] *= 1e-30
     x[1, :, 4:] *= 1e-12
     if not name.startswith("softmax"):  # zero weights of a block's other outputs would spread these
         x[1, 3, 6, 5], x[1, 7, 2, 6] = float("inf"), float("nan")
-    found = _run(toolbox, next(one for one in made if one.name == name), model, x)
+    found = toolbox.play(next(one for one in made if one.name == name), model, x)[0]
     with torch.no_grad():
         wanted = model(x)
     bound = 2e-6 if name.endswith(EXACT) else 2e-3

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,17 +127,6 @@ MORE: tuple[dict[str, int], ...] = (
 )  # fmt: skip
 
 
-@dataclass
-class Playable:
-    """A candidate's kernels as the emulator takes them."""
-
-    name: str
-    plan: str
-    emitted: Any
-    settings: dict[str, int]
-    library: list[Path] = field(default_factory=list)
-
-
 def _plain(name: str) -> str:
     return name.split(" ")[0]
 
@@ -194,21 +179,23 @@ def _kind(name: str) -> str:
     return "wgmma_windows_split" if name.endswith(EXACT) else "wgmma_windows"
 
 
-def _playable(name: str, hardware: Hardware, number: int, more: dict[str, int]) -> list[Playable]:
+def _playable(
+    toolbox: SimpleNamespace, name: str, hardware: Hardware, number: int, more: dict[str, int]
+) -> list[Any]:
     draft = _draft(_source(name), hardware, _kind(name))
     settings = _settings(draft.kernel, more)
     if settings is None:
         return []
-    kernel, plan = (re.sub(r"\bNL", rf"S{number}NL", text) for text in (draft.kernel, draft.plan))
-    emitted = SimpleNamespace(source=kernel.replace('#include "kernelwright.cuh"\n', ""))
-    return [Playable(name, plan, emitted, {f"S{number}{s.name}": int(s.value) for s in settings})]
+    return [toolbox.renamed(name, draft, settings, f"S{number}")]
 
 
 @pytest.fixture(scope="module")
 def quick(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Playable]:
-    made = [one for at, n in enumerate(QUICK) for one in _playable(n, small_device, at, {})]
+) -> list[Any]:
+    made = [
+        one for at, n in enumerate(QUICK) for one in _playable(toolbox, n, small_device, at, {})
+    ]
     toolbox.compile_emulated(made, tmp_path_factory.mktemp("statistics"))
     return made
 
@@ -216,27 +203,16 @@ def quick(
 @pytest.fixture(scope="module")
 def every(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Playable]:
+) -> list[Any]:
     # Each meets one setting, in turn; the first where it has no such.
     made = [
         one
         for at, name in enumerate(EVERY)
-        for one in _playable(name, small_device, at, MORE[at % len(MORE)])
-        or _playable(name, small_device, at, MORE[0])
+        for one in _playable(toolbox, name, small_device, at, MORE[at % len(MORE)])
+        or _playable(toolbox, name, small_device, at, MORE[0])
     ]
     toolbox.compile_emulated(made, tmp_path_factory.mktemp("all_statistics"))
     return made
-
-
-def _run(toolbox: SimpleNamespace, one: Playable, model: torch.nn.Module, x: torch.Tensor) -> Any:
-    words = toolbox.Emulated(ctypes.CDLL(str(one.library[0])), {}, one.settings).names()
-    words["weights"] = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    words["update"] = lambda name, value: updates.update({name: value})
-    updates: dict[str, torch.Tensor] = {}
-    exec(one.plan, words)
-    if "prepare" in words:
-        words["prepared"] = words["prepare"](words["weights"])
-    return words["forward"](x), updates
 
 
 def _module(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
@@ -246,7 +222,7 @@ def _module(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
     return space["Model"](), x
 
 
-def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
+def _compare(toolbox: SimpleNamespace, made: list[Any], name: str) -> None:
     model, x = _module(name)
     truth = _module(name)[0].double()
     with torch.no_grad():
@@ -257,7 +233,7 @@ def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
     mine = [one for one in made if one.name == name]
     assert mine
     for one in mine:
-        found, updates = _run(toolbox, one, model, x)
+        found, updates = toolbox.play(one, model, x)
         torch.testing.assert_close(found.double(), wanted, rtol=0, atol=off, msg=str(one.settings))
         state = truth.state_dict()
         for key, value in updates.items():
@@ -266,7 +242,7 @@ def _compare(toolbox: SimpleNamespace, made: list[Playable], name: str) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_norm_has_its_statistics_from_the_product(
-    toolbox: SimpleNamespace, quick: list[Playable], name: str
+    toolbox: SimpleNamespace, quick: list[Any], name: str
 ) -> None:
     _compare(toolbox, quick, name)
 
@@ -278,14 +254,14 @@ def test_what_is_only_reduced_is_never_stored(small_device: Hardware) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", EVERY)
 def test_every_norm_in_several_settings(
-    toolbox: SimpleNamespace, every: list[Playable], name: str
+    toolbox: SimpleNamespace, every: list[Any], name: str
 ) -> None:
     _compare(toolbox, every, name)
 
 
-def test_parts_are_joined_in_a_fixed_order(toolbox: SimpleNamespace, quick: list[Playable]) -> None:
+def test_parts_are_joined_in_a_fixed_order(toolbox: SimpleNamespace, quick: list[Any]) -> None:
     one = next(one for one in quick if one.name == "group")
-    first, second = (_run(toolbox, one, *_module("group"))[0] for _ in range(2))
+    first, second = (toolbox.play(one, *_module("group"))[0] for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -299,12 +275,12 @@ def _far_off(mean: float) -> tuple[torch.nn.Module, torch.Tensor]:
 
 @pytest.mark.parametrize("mean", [3e3, -1e6])
 def test_a_small_variance_about_a_large_mean_is_kept(
-    toolbox: SimpleNamespace, quick: list[Playable], mean: float
+    toolbox: SimpleNamespace, quick: list[Any], mean: float
 ) -> None:
     """As exact as PyTorch's own norm of the same float32 results, whose rounding nobody undoes."""
     model, x = _far_off(mean)
     one = next(one for one in quick if one.name == f"batch{EXACT}")
-    found, _ = _run(toolbox, one, model, x)
+    found, _ = toolbox.play(one, model, x)
     with torch.no_grad():
         rounded = model.first(x)
         exact = torch.nn.functional.batch_norm(
@@ -318,26 +294,26 @@ def test_a_small_variance_about_a_large_mean_is_kept(
 
 
 def test_what_is_not_finite_reaches_its_own_rows_alone(
-    toolbox: SimpleNamespace, quick: list[Playable]
+    toolbox: SimpleNamespace, quick: list[Any]
 ) -> None:
     model, x = _module("group")
     x[1, 3, 6, 5], x[2, 7, 2, 6] = float("inf"), float("nan")
     one = next(one for one in quick if one.name == "group")
-    found, _ = _run(toolbox, one, model, x)
+    found, _ = toolbox.play(one, model, x)
     with torch.no_grad():
         wanted = model(x)
     assert not found[1:].isfinite().any()
     torch.testing.assert_close(found, wanted, rtol=4e-3, atol=4e-3, equal_nan=True)
 
 
-def test_equal_results_have_no_variance(toolbox: SimpleNamespace, quick: list[Playable]) -> None:
+def test_equal_results_have_no_variance(toolbox: SimpleNamespace, quick: list[Any]) -> None:
     """What is left of them is the norm's own bias, whatever chunks they fall into."""
     model, x = _module("batch")
     with torch.no_grad():
         model.first.weight.zero_()
         model.first.bias.fill_(1000.1)
     one = next(one for one in quick if one.name == f"batch{EXACT}")
-    found, updates = _run(toolbox, one, model, x)
+    found, updates = toolbox.play(one, model, x)
     wanted = model.norm.bias.detach().relu()[None, :, None, None].expand_as(found)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
     torch.testing.assert_close(updates["norm.running_var"], torch.full((36,), 0.9))
