@@ -7,7 +7,7 @@ with the forward's run, and an export of that run then has both.
 
 from pathlib import Path
 
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.summary import BACKWARD_TERM, BackwardSearch, material_of

@@ -15,6 +15,7 @@ the whole.
 from __future__ import annotations
 
 from kernelwright.graphs.run_view.events import seconds as duration
+from kernelwright.graphs.search.pace import build_s
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.outline import ModelRegions, RegionClass
 from kernelwright.tools.types.value import Value
@@ -30,11 +31,9 @@ _MOST_FOR_REGIONS = 0.7
 _TURN_S = {"cpu": 20.0, "cuda": 10.0}
 # Of a turn, what comes before the search over the region: its file is read, eager is timed.
 _READING_S = {"cpu": 6.0, "cuda": 3.0}
-# Listing and torch.compile's build: a start, and for each node of the task's graph. Beside an H200
-# listing took 7 s (an LSTM) to 20 (twelve layers) and 30, torch.compile's build 9 to 30; on two
-# busy cores two layers of a GPT took 38 s to build.
+# Listing: a start, and for each node of the task's graph. Beside an H200 it took 7 s (an LSTM) to
+# 20 (twelve layers) and 30.
 _LISTING_S = {"cpu": (5.0, 0.02), "cuda": (5.0, 0.02)}
-_COMPILE_S = {"cpu": (8.0, 0.1), "cuda": (5.0, 0.03)}
 _NODES_OF_A_PART = 100
 # A candidate for the whole: its kernels compiled, verified and timed.
 _JUDGED_S = {"cpu": 8.0, "cuda": 6.0}
@@ -91,8 +90,7 @@ class Costs(Value):
             certifying_s: what certifying a finalist took here so far.
         """
         listing_s, listed_node_s = _LISTING_S[kind]
-        compile_s, compiled_node_s = _COMPILE_S[kind]
-        compile_s += compiled_node_s * nodes
+        compile_s = build_s(kind, nodes)
         return cls(
             listing_s=listing_s + listed_node_s * nodes,
             turn_s=_TURN_S[kind],
@@ -119,9 +117,8 @@ class Costs(Value):
             certifying_s=self.certifying_s + (compile_s - self.compile_s) / 2,
         )
 
-    def whole_s(self, *, holds_baselines: bool, compiles: bool) -> float:
-        """What the whole needs: judged in its ways, and torch.compile's build where that counts."""
-        builds = int(holds_baselines) + int(compiles)
+    def whole_s(self, *, builds: int) -> float:
+        """What the whole needs: judged in its ways, and so many builds by torch.compile."""
         return _WAYS * self.judged_s + builds * self.compile_s
 
 
@@ -132,6 +129,7 @@ class Given(Value):
         seconds: what the whole search may take.
         left_s: of it, what is left to its very end.
         holds_baselines: whether listing and torch.compile's build count.
+        compiled: whether that build is made, as it is behind the first round.
         holds_certification: whether certifying counts.
         compiles: whether the whole is also tried inside torch.compile.
         asked: whether the person wants regions.
@@ -141,6 +139,7 @@ class Given(Value):
     seconds: float
     left_s: float
     holds_baselines: bool = False
+    compiled: bool = False
     holds_certification: bool = True
     compiles: bool = True
     asked: bool = False
@@ -211,7 +210,7 @@ def planned(costs: Costs, given: Given, regions: ModelRegions | None = None) -> 
     holds = given.holds_baselines
     listing_s = costs.listing_s if regions is None and holds else 0.0
     certification_s = costs.certifying_s if given.holds_certification else 0.0
-    needed_s = costs.whole_s(holds_baselines=holds, compiles=given.compiles)
+    needed_s = costs.whole_s(builds=int(holds and not given.compiled) + int(given.compiles))
     room_s = given.left_s - listing_s - certification_s
     regions_s = max(0.0, min(room_s - needed_s, _MOST_FOR_REGIONS * room_s))
 

@@ -28,15 +28,24 @@ _HOPEFUL = 0.97
 Picked = Sequence[tuple[RegionClass, RegionResult]]
 
 
-def compositions(context: SearchContext, found: Listed, parts: Picked) -> Compositions:
-    """What was certainly faster, put together and in every mode; then other choices of regions."""
+def compositions(
+    context: SearchContext, found: Listed, parts: Picked, round: int = 1
+) -> Compositions:
+    """What was certainly faster, put together and in every mode; then other choices of regions.
+
+    Args:
+        context: of the model's search.
+        found: its regions.
+        parts: each class with what its search found.
+        round: of the search over the model, whose ideas these are.
+    """
     choices = enumerate(_choices(parts).items(), start=1)
     made = [
         _composition(context, found, words, picked, number) for number, (words, picked) in choices
     ]
     plain = [item for item in made if item is not None]
     if not plain:
-        return Compositions(whole=not context.task.parts)
+        return Compositions(round=round, whole=not context.task.parts)
     first, *others = plain
     modes = modes_of(context.task, context.hardware.kind)
     inside: list[Composition] = []
@@ -47,8 +56,10 @@ def compositions(context: SearchContext, found: Listed, parts: Picked) -> Compos
         inside = _inside(kept, first.idea.predicted_ms)
     called_so = [called(first, mode, 0) for mode in modes]
     items = [first, *inside, *called_so, *others]
-    numbered = tuple(_numbered(item, number) for number, item in enumerate(items, start=1))
-    return Compositions(items=numbered, whole=not context.task.parts, beside=True)
+    numbered = tuple(_numbered(item, number, round) for number, item in enumerate(items, start=1))
+    # In a later round the model as one has had its try.
+    beside = round == 1
+    return Compositions(items=numbered, round=round, whole=not context.task.parts, beside=beside)
 
 
 def _inside(made: Composition | None, expected_ms: float | None) -> list[Composition]:
@@ -94,12 +105,13 @@ def called(made: Composition, mode: CallMode, number: int) -> Composition:
     changed = Composition(
         idea=made.idea.model_copy(update=told), candidate=in_mode(made.candidate, mode)
     )
-    return _numbered(changed, number)
+    return _numbered(changed, number, made.idea.round)
 
 
-def _numbered(made: Composition, number: int) -> Composition:
-    """The same as the first round's idea of that number."""
-    return made.model_copy(update={"idea": made.idea.model_copy(update={"id": f"r1i{number}"})})
+def _numbered(made: Composition, number: int, round: int) -> Composition:
+    """The same as that round's idea of that number."""
+    told = {"id": f"r{round}i{number}", "round": round}
+    return made.model_copy(update={"idea": made.idea.model_copy(update=told)})
 
 
 def _composition(

@@ -1,10 +1,15 @@
 """Searches a large model's regions, and puts together what was found.
 
+A model is searched as one first: that has its first figure after seconds, where regions need
+minutes to come to the same kernels, and its regions have their turn where that is not clearly
+faster than PyTorch. Where a person asks for regions they come first, and so they do for a model
+that is traced in parts, which cannot be searched as one.
+
 The seconds are planned first, and said (`budget`). Each class of equal regions then has its turn
 (`turns`), and what became certainly faster than eager is put together into candidates for the whole
 model (`composing`), which its own search judges, certifies and exports as it does any other. Where
-nothing became faster, or the seconds are too few, the model is searched as one; one that is traced
-in parts cannot be, so that its regions are searched however few the seconds are.
+nothing became faster, or the seconds are too few, the model is searched as one; of one in parts
+regions are searched however few the seconds are.
 """
 
 from dataclasses import dataclass
@@ -26,7 +31,11 @@ RegionsChoice = Literal["auto", "on", "off"]
 
 # Terms of the run: an outline is long, and is not read with every decision.
 _LISTED, _PLAN = "regions:listed", "regions:plan"
-_SHOWN = "regions"
+_SHOWN, _LATER = "regions", "regions:later"
+# A model that is searched as one and so many times as fast as the best of PyTorch's own ways is
+# not searched region by region unless asked: on H200s those that hold were 2.9 to 3.3 times as fast
+# after 40 s, which regions came to after 140 (benchmarks/results/h200/real_models.md).
+HOLDS = 1.1
 
 
 class RegionsPlan(Value):
@@ -38,7 +47,7 @@ class RegionsPlan(Value):
 
 @dataclass(frozen=True)
 class RegionSearch:
-    """Searches the regions of a model before its first plan.
+    """Searches the regions of a model before its first plan, or before a later one.
 
     Attributes:
         choice: `on` or `auto`; a run goes on as it was begun, whatever its resume says.
@@ -46,11 +55,27 @@ class RegionSearch:
 
     choice: str = "auto"
 
-    async def __call__(self, context: SearchContext) -> None:
-        """Search them, where they are asked for or may pay."""
+    async def __call__(self, context: SearchContext, round: int) -> None:
+        """Search them where they are asked for or may pay, and say what is done instead."""
         asked = (prepare_of(context.archive) or self.choice) == "on"
-        if asked or may_pay(context):
-            await search_regions(context, asked=asked)
+        if not asked and not may_pay(context):
+            keep_composed(context.archive, Compositions())
+            return
+        if asked or context.task.parts:
+            await search_regions(context, round, asked=asked)
+            return
+        if round == 1:
+            words = f"region by region where that is not {HOLDS:g} times as fast as PyTorch"
+            context.emit(Noted(words=f"the model is searched as one, and {words}"), key=_LATER)
+            return
+        if (lead := _lead(context)) >= HOLDS:
+            _leave(
+                context,
+                round,
+                f"that is {lead:.2f} times as fast as the best of PyTorch's own ways",
+            )
+            return
+        await search_regions(context, round, asked=False)
 
 
 def by_regions(choice: RegionsChoice) -> RegionSearch | None:
@@ -60,6 +85,15 @@ def by_regions(choice: RegionsChoice) -> RegionSearch | None:
         choice: where there is time, never, or where `may_pay` and then the budget say so.
     """
     return None if choice == "off" else RegionSearch(choice)
+
+
+def _lead(context: SearchContext) -> float:
+    """How many times as fast as the best baseline the best candidate is; 0 where none is right."""
+    best = context.archive.best()
+    if best is None or not best.evaluation.median_ms:
+        return 0.0
+    hardest = best.evaluation.hardest
+    return hardest.ratio if hardest else context.best_baseline_ms / best.evaluation.median_ms
 
 
 def may_pay(context: SearchContext) -> bool:
@@ -73,35 +107,36 @@ def may_pay(context: SearchContext) -> bool:
     return is_large(context.task) and not context.executor.capabilities.remote
 
 
-async def search_regions(context: SearchContext, *, asked: bool = True) -> None:
+async def search_regions(context: SearchContext, round: int = 1, *, asked: bool = True) -> None:
     """Search the regions of the context's task, and keep what they were put together to.
 
     Args:
         context: of the model's search.
+        round: of that search, whose plan comes next.
         asked: whether the person wants it; else it is left where it would bring too little.
     """
     found = _known(context)
     if found is None:
         first = _budget(context, None, asked=asked)
         if first.why_not:
-            _leave(context, first.why_not)
+            _leave(context, round, first.why_not)
             return
         _say(context, first, "regions:first plan")
         found = await _measured(context)
     _show(context, found)
     if found.regions is None or found.outline is None or not found.regions.classes:
-        _leave(context, found.failure or "nothing stands between operators of the library's")
+        _leave(context, round, found.failure or "nothing stands between operators of the library's")
         return
     budget = _budget(context, found, asked=asked)
     # A session that goes on has had its plan, and the seconds that were begun with are spent.
     if budget.why_not and context.archive.term(_PLAN) is None:
-        _leave(context, budget.why_not)
+        _leave(context, round, budget.why_not)
         return
     _say(context, budget, "regions:plan")
     regions_s = _ends_s(context, budget) - context.searched_s
     results = await Turns(context, found, _costs(context, found), regions_s).results()
     parts = tuple((item, results[item.name]) for item in found.regions.classes)
-    given = compositions(context, found, parts)
+    given = compositions(context, found, parts, round)
     used = {at for item in given.items for at in item.candidate.parents}
     for item, result in parts:
         if result.candidate is not None and result.candidate.id in used:
@@ -169,8 +204,9 @@ def _budget(context: SearchContext, found: Listed | None, *, asked: bool) -> Reg
     searching_s = context.searching_ends_s - context.searched_s
     given = Given(
         seconds=profile.seconds,
-        left_s=max(0.0, searching_s) + context.pace.reserve_s(profile),
+        left_s=max(0.0, searching_s) + context.reserve_s,
         holds_baselines=profile.seconds_hold == "everything",
+        compiled=context.baselines.named("compile") is not None,
         holds_certification=profile.seconds_hold != "searching",
         compiles="compile" in modes_of(context.task, context.hardware.kind),
         asked=asked,
@@ -179,10 +215,10 @@ def _budget(context: SearchContext, found: Listed | None, *, asked: bool) -> Reg
     return planned(_costs(context, found), given, found.regions if found is not None else None)
 
 
-def _leave(context: SearchContext, why: str) -> None:
+def _leave(context: SearchContext, round: int, why: str) -> None:
     """Say why regions are not searched, and keep that."""
     context.emit(Noted(words=f"{_otherwise(context)}: {why}"), key="regions:none")
-    keep_composed(context.archive, Compositions())
+    keep_composed(context.archive, Compositions(round=round))
 
 
 def _otherwise(context: SearchContext) -> str:

@@ -1,12 +1,5 @@
-"""What nodes use and checkpoints do not hold: archive, executor, agents, control, listener.
+"""What nodes use and checkpoints do not hold: archive, executor, agents, control, listener."""
 
-Control is how somebody outside reaches into a running search: stop, pause, steering, what it may
-spend. All of it may
-be called from any code on the search's event loop. A stop ends the step that is running and loses
-nothing, as every step can be repeated from the archive; a pause waits for the end of the step.
-"""
-
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -14,8 +7,6 @@ from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Literal, Protocol
-
-from langgraph.runtime import RunControl
 
 from kernelwright.agents.llm.client import TokenBudget
 from kernelwright.agents.llm.endpoint import OnPiece
@@ -25,75 +16,22 @@ from kernelwright.agents.roles import ROLES, AgentSet
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.toolbox.workbench import Workbench
 from kernelwright.graphs.run_view.events import Event, FloorRevised
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options.remembering import begun_with
 from kernelwright.graphs.search.options.run_terms import (
     COMPOSED_TERM,
     Decisions,
     KeptDecisions,
+    compositions_of,
     roles_of,
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
-from kernelwright.graphs.search.pace import Pace, Spent, measuring_baselines_s, pace_of
+from kernelwright.graphs.search.pace import Pace, larger_build_s, measuring_baselines_s, pace_of
 from kernelwright.graphs.search.told import ReadingsTold
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.types import Baselines, Candidate, Task
-
-
-class Control:
-    """The handle of one running search; make a new one for every session."""
-
-    def __init__(self) -> None:
-        self.run_control = RunControl()
-        self.steering = Steering()
-        self.stopped_because = ""
-        self._task: asyncio.Task[object] | None = None
-        self._profile: SearchProfile | None = None
-        self._search: SearchContext | None = None
-
-    def watch(self, task: asyncio.Task[object]) -> None:
-        """Take charge of the task that does the work."""
-        self._task = task
-        if self.stopped_because:
-            task.cancel()
-
-    def stop(self, why: str = "you asked") -> None:
-        """End the search now, with the best so far; it can be resumed."""
-        self.stopped_because = self.stopped_because or why
-        if self._task is not None:
-            self._task.cancel()
-
-    def pause(self, why: str = "paused") -> None:
-        """End the search at the next step's end; it can be resumed."""
-        self.stopped_because = self.stopped_because or why
-        self.run_control.request_drain(why)
-
-    def steer(self, steering: Steering) -> None:
-        """Replace the steering; the planner reads it at its next turn."""
-        self.steering = steering
-
-    def allow(self, profile: SearchProfile) -> None:
-        """Replace what the search may spend; it holds from its next decision on."""
-        self._profile = profile
-        if self._search is not None:
-            self._search.allow(profile)
-
-    def attend(self, search: "SearchContext") -> None:
-        """Know whom this is the handle of; what was allowed before it began holds at once."""
-        self._search = search
-        if self._profile is not None:
-            search.allow(self._profile)
-
-    @property
-    def spent(self) -> Spent:
-        """What the search has spent; nothing before it began."""
-        search = self._search
-        if search is None:
-            return Spent()
-        over = search.searched_s >= search.searching_ends_s
-        return Spent(search.searched_s, search.archive.spent_s(), over)
-
 
 Listener = Callable[[Event], None]
 Emit = Callable[[Event], None]
@@ -129,7 +67,7 @@ MakeAgents = Callable[[Circumstances], AgentSet]
 
 
 class Prepare(Protocol):
-    """Something to be done before the first plan, as searching a model's regions is.
+    """Something to be done before a round's plan, as searching a model's regions is.
 
     `choice` is what the person asked for in a word; it is kept with the run, for its resume.
     """
@@ -139,8 +77,8 @@ class Prepare(Protocol):
         """The word."""
         ...
 
-    async def __call__(self, context: "SearchContext") -> None:
-        """Do it."""
+    async def __call__(self, context: "SearchContext", round: int) -> None:
+        """Do it before that round, or leave it for a later one."""
         ...
 
 
@@ -150,7 +88,7 @@ class SearchContext:
 
     `laps` counts how often the search went on after it had finished. `book` holds what the tools of
     roles found; by default it is the run's own events. `prepare` is done between the baselines and
-    the first plan.
+    a plan.
     """
 
     archive: Archive
@@ -237,10 +175,16 @@ class SearchContext:
         )
         self.emit(event, key=f"floor:{key}")
 
-    async def prepared(self) -> None:
-        """Search the regions of a large model first, where that was asked for and is not done."""
+    def awaits_regions(self, round: int) -> bool:
+        """Whether what becomes of a large model's regions was not decided in that round yet."""
+        if self.archive.term(COMPOSED_TERM) is None:
+            return self.prepare is not None
+        return compositions_of(self.archive).round > round
+
+    async def prepared(self, round: int) -> None:
+        """Search the regions of a large model before that round, where they have their turn."""
         if self.prepare is not None and self.archive.term(COMPOSED_TERM) is None:
-            await self.prepare(self)
+            await self.prepare(self, round)
             # The same agents, which only begin otherwise: of a large model making them takes long.
             self.agents = begun_with(self.archive, self._made)
 
@@ -380,13 +324,31 @@ class SearchContext:
         seconds = self.profile.seconds
         whole = self.profile.seconds_hold == "everything"
         beside_s = self.archive.spent_s() - self.searched_s if whole else 0.0
-        return seconds - beside_s - self.pace.reserve_s(self.profile)
+        return seconds - beside_s - self.reserve_s
+
+    @property
+    def certification_s(self) -> float:
+        """What certifying one finalist will take here, in which torch.compile builds once more.
+
+        A small module's build is in what earlier searches took; of a large one's, which may take
+        most of the certification, what is beyond is added: expected by the graph's size, and known
+        as soon as it was a baseline.
+        """
+        known = self.baselines.named("compile") if self._baselines else None
+        built_s = known.setup_s if known is not None else None
+        nodes = len(self.task.graph.nodes)
+        return self.pace.certifying_s() + larger_build_s(self.hardware.kind, nodes, built_s) / 2
+
+    @property
+    def reserve_s(self) -> float:
+        """What of this search's time stays for its certification."""
+        return self.pace.reserve_s(self.profile, self.certification_s)
 
     def has_time_to_certify(self, what: str) -> bool:
         """Whether one more finalist can be certified in time; decided once."""
-        ends_s = self.searching_ends_s + self.pace.reserve_s(self.profile)
+        ends_s = self.searching_ends_s + self.reserve_s
         alone = self.profile.seconds_hold == "searching"
-        in_time = alone or self.searched_s + self.pace.certifying_s() <= ends_s
+        in_time = alone or self.searched_s + self.certification_s <= ends_s
         return self.decide(f"certify:{what}:{self.laps}", lambda: str(in_time)) == str(True)
 
     @property

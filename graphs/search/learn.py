@@ -182,7 +182,9 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     measured_ms = context.measured_ms(state["best"])
     settled = is_settled(context.archive, state["best"])
     why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], settled)
-    why = why or enough(context, state["round"], "end")
+    why = why or (
+        "" if context.awaits_regions(state["round"]) else enough(context, state["round"], "end")
+    )
     finished = RoundFinished(
         round=state["round"],
         best_ms=measured_ms,
@@ -222,7 +224,8 @@ def why_stop(
         return f"the budget of {context.seconds_allowed(round):g} seconds is used up"
     if spent := _spent(context, round):
         return spent
-    return gives_up(context, round, stale_rounds, settled)
+    # A model's regions have their turn where searching it as one brought nothing more.
+    return "" if context.awaits_regions(round) else gives_up(context, round, stale_rounds, settled)
 
 
 def _spent(context: SearchContext, round: int) -> str:

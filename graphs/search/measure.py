@@ -75,8 +75,8 @@ def _promised(context: SearchContext) -> list[str]:
     profile, pace = context.profile, context.pace
     told = pace.promise(profile).words
     words = [f"a {profile.name} search: {told} to the end, certification included"]
-    certifying_s = pace.certifying_s()
-    if profile.seconds_hold == "everything" and pace.reserve_s(profile) < certifying_s:
+    certifying_s = context.certification_s
+    if profile.seconds_hold == "everything" and context.reserve_s < certifying_s:
         words.append(
             f"certifying takes about {duration(certifying_s)} here, so the limit of "
             f"{duration(profile.seconds)} may not hold; nothing is left out for it"

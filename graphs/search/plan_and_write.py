@@ -95,8 +95,7 @@ NOTHING_LEFT = "nothing is left to try"
 async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     """Ask the planner for the ideas of the next round."""
     context, round = runtime.context, state["round"] + 1
-    if round == 1:
-        await context.prepared()
+    await context.prepared(round)
     ideas = context.archive.ideas(round) or _told(context, round)
     if not ideas:
         proposal = await context.agents.planner.plan(_planner_input(state, context, round))

@@ -16,13 +16,8 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.run_view.figures import choose
 from kernelwright.graphs.run_view.story import keep_rules, rules_of
 from kernelwright.graphs.search.agent_set import agents_for, keep_models, models_of
-from kernelwright.graphs.search.context import (
-    Control,
-    Listener,
-    MakeAgents,
-    Prepare,
-    SearchContext,
-)
+from kernelwright.graphs.search.context import Listener, MakeAgents, Prepare, SearchContext
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
 from kernelwright.graphs.search.options.call_modes import keep_call_modes
 from kernelwright.graphs.search.options.experience import keep_experience, keep_turn

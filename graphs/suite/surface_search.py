@@ -26,7 +26,8 @@ from kernelwright.agents.role import RoleSetting
 from kernelwright.agents.roles import AgentSet, GivenCoder
 from kernelwright.agents.roles.remembered import Memories, RememberingPlanner
 from kernelwright.agents.shared.noise import BAND
-from kernelwright.graphs.search.context import Circumstances, Control, MakeAgents
+from kernelwright.graphs.search.context import Circumstances, MakeAgents
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.suite.ablation import budget
 from kernelwright.graphs.suite.surface_memory import memories_for

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from kernelwright.graphs.run_view.events import Event
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.types import Graph, Node, Ref, TracePolicy

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from kernelwright.graphs.replay import replay
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options.run_terms import kept_choice, opened
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import Hardware

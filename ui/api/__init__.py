@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.tools.dynamo import spliced
 from kernelwright.tools.export import ExportRefusedError
 from kernelwright.tools.runtime import kernelwright_version

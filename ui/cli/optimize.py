@@ -15,7 +15,7 @@ from kernelwright.graphs.gradients.search import shares, with_backward
 from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import measure_again, resume_search, start_search
 from kernelwright.graphs.search.summary import material_of
 from kernelwright.profiles.load import SearchProfile, search_profile

@@ -21,7 +21,7 @@ from kernelwright.agents.assistant.types import ExplainCandidate
 from kernelwright.graphs.conversation import explaining
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import Event
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.summary import material_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import Refusal, Value

@@ -38,7 +38,8 @@ from kernelwright.graphs.conversation.background.store import (
 from kernelwright.graphs.conversation.background.subscribers import Notifier
 from kernelwright.graphs.regions.search import by_regions
 from kernelwright.graphs.run_view.events import Event, ModelCalled, RunStarted, Speeches
-from kernelwright.graphs.search.context import Control, Listener, MakeAgents
+from kernelwright.graphs.search.context import Listener, MakeAgents
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.pace import Spent
 from kernelwright.graphs.search.run import measure_again, resume_search, start_search
 from kernelwright.graphs.search.session import import_beforehand

@@ -207,3 +207,13 @@ def test_a_slow_machine_is_told_by_what_listing_took():
     quick = COSTS.as_listed(16.0)
     assert quick.turn_s == COSTS.turn_s
     assert quick.compile_s == pytest.approx(0.8 * COSTS.compile_s)
+
+
+def test_a_build_that_was_made_is_not_set_aside_again():
+    regions = parted(*[(4, 0.1)] * 3)
+    before, after = (
+        planned(COSTS, given(200, spent_s=20).model_copy(update={"compiled": made}), regions)
+        for made in (False, True)
+    )
+    assert after.whole_s + after.regions_s == pytest.approx(before.whole_s + before.regions_s)
+    assert after.wanted_s == pytest.approx(before.wanted_s - COSTS.compile_s)

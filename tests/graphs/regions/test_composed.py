@@ -29,6 +29,7 @@ IDEA = Idea(
     reason="",
     category="fusion",
     metric="",
+    round=1,
 )
 WHOLE = Candidate(id="whole", language="cpp", kernel="k", plan="p")
 GIVEN = Compositions(items=(Composition(idea=IDEA, candidate=WHOLE),))

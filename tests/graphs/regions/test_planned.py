@@ -1,19 +1,24 @@
-"""A search says its plan before it lists regions, and does not begin where none has a turn."""
+"""When regions have their turn: planned and said first, and behind the model as one unasked."""
 
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from kernelwright.agents.roles.composed import Composition, Compositions
 from kernelwright.graphs.regions import search
 from kernelwright.graphs.regions.listing import Listed
 from kernelwright.graphs.regions.results import RegionResult
 from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.regions.turns import Turns
-from kernelwright.graphs.run_view.events import Event, Noted
+from kernelwright.graphs.replay import replay
+from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.options.run_terms import keep_composed
 from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.evaluate.messages import OutlineSeen
-from kernelwright.tools.types import Task, TracePolicy
+from kernelwright.tools.languages import new_candidate
+from kernelwright.tools.types import Idea, Task, TracePolicy
 from kernelwright.tools.types.outline import ModelRegions, Outline, Region, RegionClass
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.task import Part as TaskPart
@@ -87,3 +92,55 @@ async def test_a_model_in_parts_is_listed_and_has_a_turn_however_few_the_seconds
     assert any(item.startswith("20 s are too few") and "has what time there is" in item
                for item in words)  # fmt: skip
     assert "no region became faster than eager: nothing else is searched" in words
+
+
+@pytest.mark.parametrize(("lead", "round"), [(0.95, 2), (1.3, None)])
+async def test_unasked_regions_have_their_turn_where_the_model_as_one_is_not_clearly_faster(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: float, round: int | None
+) -> None:
+    draft = toy.ToyRepertoire(toy.LOOPS).draft({"rows": "once", "tail": "flat"})
+    made = new_candidate("cpp", draft.kernel, draft.plan, idea="r1i1", strategies=draft.strategies)
+    rounds: list[int] = []
+
+    async def searched(context: SearchContext, round: int, *, asked: bool) -> None:
+        assert not asked
+        rounds.append(round)
+        idea = Idea(id=f"r{round}i1", title="regions put together: R1", mechanism="", reason="",
+                    category="fusion", metric="", round=round)  # fmt: skip
+        given = Compositions(items=(Composition(idea=idea, candidate=made),), round=round)
+        keep_composed(context.archive, given)
+
+    monkeypatch.setattr(search, "search_regions", searched)
+    monkeypatch.setattr(search, "may_pay", lambda context: True)
+    monkeypatch.setattr(search, "_lead", lambda context: lead)
+    told: list[Event] = []
+    profile = toy.PROFILE.model_copy(update={"patience": 1, "minimum_rounds": 1})
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=toy.ToyExecutor(),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS), listener=told.append,
+        prepare=by_regions("auto"),
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    assert rounds == ([] if round is None else [round])
+    ideas = [idea.title for event in told if isinstance(event, IdeasProposed)
+             for idea in event.ideas]  # fmt: skip
+    assert ("regions put together: R1" in ideas) is (round is not None)
+    assert ideas[0] != "regions put together: R1"
+    words = [event.words for event in told if isinstance(event, Noted)]
+    assert any(item.startswith("the model is searched as one, and region by") for item in words)
+    why = "the model is searched as one: that is 1.30 times as fast"
+    assert any(item.startswith(why) for item in words) is (round is None)
+    again = await replay(
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+    )
+    assert again.difference is None
+
+
+async def test_small_modules_are_told_nothing_of_regions(toy: ModuleType, tmp_path: Path) -> None:
+    told: list[Event] = []
+    await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path,
+        executor=toy.ToyExecutor(), make_agents=lambda around: toy.toy_agents(toy.LOOPS),
+        listener=told.append, prepare=by_regions("auto"),
+    )  # fmt: skip
+    assert not [event for event in told if isinstance(event, Noted) and "region" in event.words]

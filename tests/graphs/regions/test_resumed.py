@@ -6,11 +6,14 @@ from types import ModuleType
 
 import pytest
 
+from kernelwright.agents.roles.composed import Compositions
 from kernelwright.graphs.regions import search, turns
 from kernelwright.graphs.regions.listing import Listed
 from kernelwright.graphs.regions.search import by_regions
 from kernelwright.graphs.run_view.events import Event, RegionsFound
-from kernelwright.graphs.search.context import Control, Prepare, SearchContext
+from kernelwright.graphs.search.context import Prepare, SearchContext
+from kernelwright.graphs.search.control import Control
+from kernelwright.graphs.search.options.run_terms import keep_composed
 from kernelwright.graphs.search.pace import measuring_baselines_s, spent_of
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.tools.archive import Archive
@@ -27,7 +30,7 @@ class Prepares:
     def __init__(self) -> None:
         self.runs: list[str] = []
 
-    async def __call__(self, context: SearchContext) -> None:
+    async def __call__(self, context: SearchContext, round: int) -> None:
         self.runs.append(context.archive.id)
 
 
@@ -71,11 +74,13 @@ async def test_a_resume_goes_on_with_the_choice_that_the_run_was_begun_with(
 ) -> None:
     asked_for: list[bool] = []
 
-    async def searched(context: SearchContext, *, asked: bool) -> None:
+    async def searched(context: SearchContext, round: int, *, asked: bool) -> None:
         asked_for.append(asked)
+        keep_composed(context.archive, Compositions())
 
     monkeypatch.setattr(search, "search_regions", searched)
     monkeypatch.setattr(search, "may_pay", lambda context: True)
+    monkeypatch.setattr(search, "_lead", lambda context: 0.9)
     first = await stopped(toy, tmp_path, by_regions(choice))  # type: ignore[arg-type]
     assert not asked_for
     await resume_search(

@@ -14,7 +14,8 @@ from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.roles import AgentSet
 from kernelwright.graphs.replay import Replay, replay
 from kernelwright.graphs.run_view.events import Event
-from kernelwright.graphs.search.context import Circumstances, Control
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.types import Candidate, TracePolicy, Verdict

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from kernelwright.graphs.run_view.events import Event
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.tools.archive import Archive, RunError, list_runs
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError

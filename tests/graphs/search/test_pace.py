@@ -10,6 +10,7 @@ from kernelwright.graphs.search.pace import (
     DEPTHS,
     Pace,
     Took,
+    larger_build_s,
     latest,
     pace_of,
     promised_words,
@@ -112,3 +113,14 @@ async def test_making_the_agents_of_a_large_model_is_not_of_the_searchs_seconds(
     assert isinstance(summary, Summary)
     assert summary.best is not None
     assert summary.candidates.timed > 1
+
+
+def test_a_large_build_has_its_seconds_in_the_certification() -> None:
+    assert larger_build_s("cuda", 0) == 0.0
+    assert larger_build_s("cuda", 840) == pytest.approx(0.03 * 840)
+    assert larger_build_s("cuda", 840, built_s=45.0) == pytest.approx(40.0)
+    assert larger_build_s("cuda", 840, built_s=2.0) == 0.0
+    pace = Pace(device="x", kind="cuda")
+    whole = search_profile("standard").limited(seconds=240.0)
+    assert pace.reserve_s(whole, 55.0) == pytest.approx(55.0)
+    assert pace.reserve_s(whole, 1e3) == pytest.approx(120.0)

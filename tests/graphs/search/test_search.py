@@ -16,7 +16,7 @@ from kernelwright.graphs.run_view.events import (
     Event,
     IdeasProposed,
 )
-from kernelwright.graphs.search.context import Control
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import measure_again
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, RunError, elites, list_runs

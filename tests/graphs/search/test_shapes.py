@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from kernelwright.graphs.gradients.search import with_backward
-from kernelwright.graphs.search.context import Control, SearchContext
+from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options import shapes
 from kernelwright.graphs.search.options.shapes import SizedResult, sized_result
 from kernelwright.graphs.search.run import resume_search, start_search

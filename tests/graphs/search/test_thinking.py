@@ -12,7 +12,8 @@ from kernelwright.agents.roles import AgentSet
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.agents.strategist.strategist import Strategist, StrategistAnswer, StrategistInput
 from kernelwright.graphs.run_view.events import Event, Noted
-from kernelwright.graphs.search.context import Circumstances, Control
+from kernelwright.graphs.search.context import Circumstances
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.types import TracePolicy, Verdict
