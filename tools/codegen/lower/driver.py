@@ -63,10 +63,11 @@ def translate(
 ) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
-    kept = {*graph.outputs, *(mutation.node for mutation in graph.mutations)}
+    kept = frozenset([*graph.outputs, *(mutation.node for mutation in graph.mutations)])
     single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - kept
     context = Context(
         single=single,
+        kept=kept,
         channels_last=channels_last,
         products=products,
         convolutions=convolutions,
@@ -133,10 +134,10 @@ def _convolution(context: Context, node: Node, users: Users) -> None:
         else:
             return
     read = read_by_loops(node, users)
-    if read and without_bias(context, node):
+    if read and without_bias(context, node, users):
         return
     if read and context.channels_last:
-        convolved(context, node)
+        convolved(context, node, users)
     else:
         call(context, node)
 

@@ -172,10 +172,12 @@ class Context:
     """The state of one translation.
 
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
-    `single` names the nodes with one reader. `channels_last` asks for convolutions in that
+    `single` names the nodes with one reader, `kept` those whose results leave the forward as they
+    lie. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
     `convolutions` for those; otherwise both stay with the library. `sums_windows` asks for weighted
     windows as reductions, which are written out otherwise. `is_tf32` and `sums` are the graph's.
+    `turned` are copies with the channels last, by what they were made of.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
     are reductions, and it makes blocks of their size.
@@ -192,7 +194,9 @@ class Context:
     fills: dict[str, Expr] = field(default_factory=dict)
     scans: dict[str, Node] = field(default_factory=dict)
     unmade: set[str] = field(default_factory=set)
+    turned: dict[View, View] = field(default_factory=dict)
     single: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
     channels_last: bool = False
     products: bool = False
     convolutions: bool = False

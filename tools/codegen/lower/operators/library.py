@@ -205,14 +205,22 @@ def _convolution_flops(node: Node, x: tuple[int, ...], weight: tuple[int, ...]) 
 _LEFT, _GROUPED, _IMAGES = 0.6, 1.36, 4
 
 
-def convolved(context: Context, node: Node) -> None:
-    """Adds the call; the node's value is a view of a buffer with the channels last."""
+def convolved(context: Context, node: Node, users: Users) -> None:
+    """Adds the call; the node's value is a view of a buffer with the channels last.
+
+    What it convolves is that from here on too, where all that read it can: a residual that another
+    loop adds is stored once then, and read as what it is added to lies.
+    """
     arguments, spec = Arguments(node), node.out[0]
     rank = len(spec.shape)
     last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
     turned = {
         arg.node: _turned(context, arg, last) for arg in (arguments.tensor(0), arguments.tensor(1))
     }
+    read = arguments.tensor(0).node
+    stays = read in context.leaves or read in context.kept
+    if not stays and all(_takes_any(item, users) for item in users[read]):
+        context.values[read] = (views.permute(turned[read], first),)
     uses: list[str] = []
 
     def spell(ref: Ref) -> str:
@@ -236,6 +244,12 @@ def convolved(context: Context, node: Node) -> None:
     ))  # fmt: skip
 
 
+def _takes_any(node: Node, users: Users) -> bool:
+    """Whether what a node reads may lie in any order, as for loops and what is turned for them."""
+    convolves = base(node.op) == "convolution"
+    return read_by_loops(node, users) if convolves else _in_loop(node, users)
+
+
 def _left(arguments: Arguments, context: Context) -> float:
     """The share of its time as written that a convolution takes in this layout."""
     shape = context.value(arguments.tensor(0)).shape
@@ -251,7 +265,9 @@ def _turned(context: Context, ref: Ref, last: tuple[int, ...]) -> View:
     lies = views.whole(view.buffer, TensorSpec(shape=view.shape, dtype=view.dtype))
     if view.text is not None and (view.dims, view.offset) == (lies.dims, 0):
         return view
-    return context.copy(view, named="turned")
+    if view not in context.turned:
+        context.turned[view] = context.copy(view, named="turned")
+    return context.turned[view]
 
 
 def _stored(context: Context, view: View) -> View:
@@ -291,7 +307,7 @@ def _in_loop(node: Node, users: Users) -> bool:
     return any(name in table for table in (POINTWISE, REDUCTIONS, WINDOWS, ADAPTIVE, RESAMPLING))
 
 
-def without_bias(context: Context, node: Node) -> bool:
+def without_bias(context: Context, node: Node, users: Users) -> bool:
     """Translates a convolution as a call without bias and an addition; False if it has none."""
     bias = Arguments(node).ref(2)
     if bias is None:
@@ -299,7 +315,7 @@ def without_bias(context: Context, node: Node) -> bool:
     args = (*node.args[:2], Scalar(value=None), *node.args[3:])
     bare = node.model_copy(update={"name": f"{node.name}_bare", "args": args})
     if context.channels_last:
-        convolved(context, bare)
+        convolved(context, bare, users)
     else:
         call(context, bare)
     x, added = context.value(Ref(node=bare.name)), context.value(bias)

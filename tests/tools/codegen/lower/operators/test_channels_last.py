@@ -14,6 +14,23 @@ from kernelwright.tools.codegen.lower import lower
 
 Check = Callable[..., Any]
 
+
+class Residual(nn.Module):
+    """Blocks of a ResNet in small: what is convolved next is added behind that, too."""
+
+    def __init__(self, *, returned: bool = False) -> None:
+        super().__init__()
+        self.first, self.around = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 8, 1)
+        self.second, self.third = (nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(2))
+        self.returned = returned
+
+    def forward(self, x: torch.Tensor) -> Any:
+        before = torch.tanh(self.first(x)) + self.around(x)
+        between = torch.relu(self.second(before)) + before
+        after = torch.relu(self.third(between)) + between
+        return (after, between) if self.returned else after
+
+
 CASES: dict[str, tuple[nn.Module, Sequence[int]]] = {
     "an activation": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Mish()), (2, 3, 9, 8)),
     "a norm": (nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.GroupNorm(2, 8)), (2, 3, 9, 8)),
@@ -22,6 +39,8 @@ CASES: dict[str, tuple[nn.Module, Sequence[int]]] = {
         nn.Sequential(nn.ConvTranspose3d(3, 4, 2), nn.Softmax(1)), (2, 3, 4, 5, 3)),
     "two in a row": (
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.Conv2d(8, 4, 2), nn.Tanh()), (2, 3, 9, 8)),
+    "residuals": (Residual(), (2, 3, 9, 8)),
+    "a residual that is returned": (Residual(returned=True), (2, 3, 9, 8)),
 }  # fmt: skip
 
 
@@ -34,8 +53,9 @@ def test_a_tail_reads_channels_last_and_computes_the_same(
     checked = check(module, x)
     program = lower(checked.graph, channels_last=True)
     weights = {key: value.detach() for key, value in module.named_parameters()}
-    (mine,), _ = interpret(program, [x], weights)
-    torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)
+    mine, _ = interpret(program, [x], weights)
+    for one, expected in zip(mine, checked.expected, strict=True):
+        torch.testing.assert_close(one, expected, rtol=2e-4, atol=5e-5)
     calls = [step for step in program.steps if isinstance(step, PlanLine) and "aten" in step.text]
     made = {buffer for call in calls for buffer in call.makes}
     read = {s.access.buffer for loop in program.loops for s in loop.body if s.access}
@@ -61,6 +81,19 @@ def test_what_lies_between_two_convolutions_is_stored_as_the_second_reads_it(che
     made = {buffer for loop in program.loops for buffer in _stored(loop)}
     assert {buffer for buffer in calls[1].uses if "turned" in buffer} <= made
     assert len(program.loops) == 5, "an input, two weights, what lies between, and the result"
+
+
+@pytest.mark.parametrize(("returned", "twice"), [(False, 0), (True, 1)])
+def test_a_residual_is_stored_once_as_the_convolution_reads_it(
+    check: Check, returned: bool, twice: int
+) -> None:
+    checked = check(Residual(returned=returned), torch.randn(2, 3, 9, 8))
+    program = lower(checked.graph, channels_last=True)
+    made = [_stored(loop) for loop in program.loops]
+    assert sum("_turned" in "".join(names) and len(names) > 1 for names in made) == twice
+    given = checked.graph.inputs[0]
+    turned = [names for names in made if any(f"{given}_turned" in name for name in names)]
+    assert len(turned) == 1, "both that read it share one copy"
 
 
 def test_rows_are_reduced_as_they_lie_and_turned_when_they_are_written(check: Check) -> None:
