@@ -123,11 +123,12 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     """Read what bounds the fastest elites, the first of them closely.
 
     Where a person said how long the whole may take, not where no round can follow that would go by
-    it.
+    it: behind the profile half of what a round took so far has to be left.
     """
     context, round = runtime.context, state["round"]
     if holds_profiling(context.archive):
-        until_s = context.searching_ends_s - _profiling_takes_s(context)
+        next_s = context.searched_s / round / 2
+        until_s = context.searching_ends_s - _profiling_takes_s(context) - next_s
         if context.is_out_of_time(f"profile:{round}", until_s):
             return {}
     for number, elite in enumerate(elites(context.archive.standings())[:PROFILED]):

@@ -2,12 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Profiled
+from kernelwright.graphs.search import learn
+from kernelwright.graphs.search.state import SearchState
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types.run import Summary
 
@@ -102,3 +105,23 @@ async def test_a_held_search_replays(search: Search, toy: ModuleType, tmp_path: 
     )
     assert told.difference is None
     assert told.ended == ""
+
+
+@pytest.mark.parametrize(("round", "until_s"), [(1, 90.0 - 25.0), (2, 90.0 - 12.5)])
+async def test_behind_a_profile_half_a_round_has_to_be_left(round: int, until_s: float) -> None:
+    asked: list[float] = []
+
+    def is_out_of_time(what: str, until_s: float) -> bool:
+        asked.append(until_s)
+        return True
+
+    context = SimpleNamespace(
+        archive=SimpleNamespace(term=lambda name: "held"),
+        hardware=SimpleNamespace(kind="cpu"),
+        searched_s=50.0,
+        searching_ends_s=90.0,
+        is_out_of_time=is_out_of_time,
+    )
+    runtime: Any = SimpleNamespace(context=context)
+    assert await learn.profile(SearchState(round=round), runtime) == {}
+    assert asked == [until_s]
