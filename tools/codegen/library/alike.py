@@ -9,7 +9,7 @@ layer 9. Not covered: loops whose axes are walked in another order.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from kernelwright.tools.codegen.ir import Access, Buffer, LibraryCall, Loop, ProgramNode
@@ -34,9 +34,13 @@ def buffers_of(node: ProgramNode) -> tuple[str, ...]:
 def shape_of(node: ProgramNode) -> ProgramNode:
     """The node without names and in a fixed order: equal for nodes that one kernel can serve."""
     if isinstance(node, LibraryCall):
-        return _nameless_call(node, {name: f"b{at}" for at, name in enumerate(buffers_of(node))})
+        return _nameless_call(node, _numbered(buffers_of(node)))
     loop = _Ordered(node).loop
-    return _nameless(loop, {name: f"b{at}" for at, name in enumerate(dict.fromkeys(_named_by(loop)))})
+    return _nameless(loop, _numbered(_named_by(loop)))
+
+
+def _numbered(names: Iterable[str]) -> dict[str, str]:
+    return {name: f"b{at}" for at, name in enumerate(dict.fromkeys(names))}
 
 
 def on_other_buffers(
@@ -55,6 +59,7 @@ class Renaming(ast.NodeTransformer):
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
+        """One variable."""
         return ast.Name(self._names.get(node.id, node.id), node.ctx)
 
 

@@ -3,9 +3,9 @@
 The emitter writes device code and the lines that launch it; everything between (weights,
 allocations, library calls, views, returns, buffer updates) is written here.
 
-A candidate of many loops is kept small: loops that are alike (`alike.py`) under equal strategies are
-emitted once and launched on other buffers. A file has a bounded number
-of tunables; beyond that the loops with the least time have theirs fixed at the first valid values.
+A candidate of many loops is kept small: loops that are alike (`alike.py`) under equal strategies
+are emitted once and launched on other buffers. A file has a bounded number of tunables; beyond that
+the loops with the least time have theirs fixed at the first valid values.
 
 What a loop makes of weights alone stands in the plan's `prepare`.
 

@@ -109,7 +109,8 @@ class _Block(nn.Module):
         self.norm, self.down = nn.LayerNorm(64), nn.Linear(64, 64)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(nn.functional.gelu(self.norm(x)))
+        y: torch.Tensor = self.down(nn.functional.gelu(self.norm(x)))
+        return x + y
 
 
 def test_twelve_layers_have_the_kernels_of_three(check: Callable[..., Any]) -> None:
@@ -117,7 +118,8 @@ def test_twelve_layers_have_the_kernels_of_three(check: Callable[..., Any]) -> N
     hardware, emitter = hardware_profile("H200"), CudaEmitter()
     counts = {}
     for depth in (3, 12):
-        program = check(nn.Sequential(*(_Block() for _ in range(depth))), torch.randn(8, 64)).program
+        layers = nn.Sequential(*(_Block() for _ in range(depth)))
+        program = check(layers, torch.randn(8, 64)).program
         counts[depth] = assemble(program, emitter, {}, hardware).kernel.count("__global__")
         assert len(program.loops) >= depth
     assert counts[12] == counts[3]
