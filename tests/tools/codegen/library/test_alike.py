@@ -83,9 +83,7 @@ def test_what_computes_something_else_is_not_alike(other: Loop) -> None:
 
 
 def test_operands_of_a_difference_keep_their_places() -> None:
-    turned = layer().model_copy(
-        update={"body": (*layer().body[:-1], op("v4", "sub", "v3", "v2"))}
-    )
+    turned = layer().model_copy(update={"body": (*layer().body[:-1], op("v4", "sub", "v3", "v2"))})
     assert shape_of(layer()) != shape_of(turned)
 
 
