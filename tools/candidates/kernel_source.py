@@ -369,7 +369,8 @@ def _valid_settings(source: KernelSource, limit: int) -> tuple[tuple[Setting, ..
     found = dict.fromkeys((default, *_neighbours(source, default)))
     # Seeded, so that a resumed search sees the same list.
     draw = random.Random(0)
-    rules = _rules(source)
+    # A rule is about few tunables, so the same few cases of it come up in every draw.
+    rules = [_Remembered(rule) for rule in _rules(source)]
     for _ in range(4 * limit):
         if len(found) >= limit:
             break
@@ -377,6 +378,20 @@ def _valid_settings(source: KernelSource, limit: int) -> tuple[tuple[Setting, ..
         if all(rule.holds(values) for rule in rules):
             found[_settings(source, values)] = None
     return tuple(found)[:limit]
+
+
+class _Remembered:
+    """A rule that is evaluated once for each case of its own tunables."""
+
+    def __init__(self, rule: Expression) -> None:
+        self._rule, self._names = rule, tuple(rule.names)
+        self._known: dict[tuple[int, ...], bool] = {}
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        case = tuple([values[name] for name in self._names])
+        if case not in self._known:
+            self._known[case] = self._rule.holds(values)
+        return self._known[case]
 
 
 def _neighbours(source: KernelSource, default: Sequence[Setting]) -> Iterator[tuple[Setting, ...]]:

@@ -3,9 +3,9 @@
 The emitter writes device code and the lines that launch it; everything between (weights,
 allocations, library calls, views, returns, buffer updates) is written here.
 
-A candidate of many loops is kept small. Networks repeat their layers, so loops repeat: equal ones
-under equal strategies are emitted once and launched on other buffers. A file has a bounded number
-of tunables; beyond that the loops with the least time have theirs fixed at the first valid values.
+A candidate of many loops is kept small: loops that are alike (`alike.py`) under equal strategies
+are emitted once and launched on other buffers. A file has a bounded number of tunables; beyond that
+the loops with the least time have theirs fixed at the first valid values.
 
 What a loop makes of weights alone stands in the plan's `prepare`.
 
@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.codegen.ir import (
-    Access,
     Buffer,
     Emitted,
     LibraryCall,
@@ -37,6 +36,7 @@ from kernelwright.tools.codegen.ir import (
     Strategy,
 )
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
+from kernelwright.tools.codegen.library.alike import Renaming, on_other_buffers, shape_of
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.types import LanguageName, Value
 
@@ -99,71 +99,6 @@ def _bound(node: ast.AST) -> frozenset[str]:
 
 # The contract allows 64 in a file; a search over more than this would be blind anyway.
 MOST_TUNABLES = 48
-
-
-def buffers_of(node: ProgramNode) -> tuple[str, ...]:
-    """The buffers of a node in the order in which it names them."""
-    if isinstance(node, LibraryCall):
-        names = [buffer.name for buffer in (*node.operands, *node.results)]
-    else:
-        names = [stmt.access.buffer for stmt in node.body if stmt.access is not None]
-        names += [store.access.buffer for store in node.stores]
-    return tuple(dict.fromkeys(names))
-
-
-def shape_of(node: ProgramNode) -> ProgramNode:
-    """The node with nameless buffers: equal for nodes that one kernel can serve."""
-    names = {name: f"b{at}" for at, name in enumerate(buffers_of(node))}
-    return _nameless_call(node, names) if isinstance(node, LibraryCall) else _nameless(node, names)
-
-
-def _nameless(loop: Loop, names: Mapping[str, str]) -> Loop:
-    def renamed(access: Access) -> Access:
-        return access.model_copy(update={"buffer": names[access.buffer]})
-
-    body = tuple(
-        stmt.model_copy(update={"access": renamed(stmt.access)}) if stmt.access else stmt
-        for stmt in loop.body
-    )
-    stores = tuple(s.model_copy(update={"access": renamed(s.access)}) for s in loop.stores)
-    fixed = tuple(names[name] for name in loop.fixed)
-    return loop.model_copy(update={"name": "", "body": body, "stores": stores, "fixed": fixed})
-
-
-def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:
-    def renamed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
-        return tuple(
-            one.model_copy(update={"name": names[one.name], "role": "temporary"}) for one in buffers
-        )
-
-    line = call.line.model_copy(
-        update={
-            "name": "nameless",
-            "text": ast.unparse(_Renaming(names).visit(ast.parse(call.line.text))),
-            "scores": call.line.scores and call.line.scores.renamed(names),
-            "makes": tuple(names[name] for name in call.line.makes),
-            "uses": tuple(names[name] for name in call.line.uses),
-        }
-    )
-    return LibraryCall(line=line, operands=renamed(call.operands), results=renamed(call.results))
-
-
-def on_other_buffers(
-    lines: tuple[str, ...], first: ProgramNode, other: ProgramNode
-) -> tuple[str, ...]:
-    """The plan lines of one node, for another of equal shape."""
-    names = dict(zip(buffers_of(first), buffers_of(other), strict=True))
-    renaming = _Renaming(names)
-    tree = renaming.visit(ast.parse("\n".join(lines)))
-    return tuple(ast.unparse(tree).splitlines())
-
-
-class _Renaming(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._names.get(node.id, node.id), node.ctx)
 
 
 def within_budget(
@@ -311,7 +246,7 @@ def _made_once(
     """The lines that make what a node keeps of its weights, under names of its own, and those."""
     trees = [ast.parse(line) for line in _once(node, first, emitted)]
     made = {name for tree in trees for name in _bound(tree)}
-    renaming = _Renaming({name: _own(name, node, first) for name in made})
+    renaming = Renaming({name: _own(name, node, first) for name in made})
     own = tuple(ast.unparse(renaming.visit(tree)) for tree in trees)
     return own, tuple(_own(name, node, first) for name in emitted.kept)
 

@@ -39,6 +39,7 @@ from kernelwright.tools.codegen.library.forms import (
     Form,
     forms,
 )
+from kernelwright.tools.codegen.library.remembered import RememberingEmitter
 from kernelwright.tools.codegen.library.statistics_form import STATISTICS_FORM
 from kernelwright.tools.codegen.library.window_forms import SUMMED_WINDOWS_FORM
 from kernelwright.tools.languages import languages
@@ -203,7 +204,7 @@ def repertoire_for(
     Weights are packed once where a kernel packs them and the plan `prepares`; kernels for several
     sizes share a plan, and pack in every call.
     """
-    writes = emitter or _emitter(hardware)
+    writes = RememberingEmitter(emitter or _emitter(hardware), hardware)
 
     def is_ours(program: Program) -> bool:
         if not _keeps_up(program, writes, hardware) or _lacks_kernels(program, writes, hardware):

@@ -157,14 +157,16 @@ class BaselineCalls:
             ValueError: there is no such baseline.
         """
         if name not in self._made:
-            start = time.perf_counter()
+            start = made_from = time.perf_counter()
             self._made[name] = self._make(name)
             if name in MODES and isinstance(self._made[name], BaselineFailedError):
                 # What another process compiled may not run here, which is no fault of the module's.
                 forget_compiled()
+                made_from = time.perf_counter()
                 self._made[name] = self._make(name)
             if name in MODES and self._harness.on_gpu:
-                self._made[name] = self._made_again(name, self._made[name])
+                first_s = time.perf_counter() - made_from
+                self._made[name] = self._made_again(name, self._made[name], first_s)
             self.setup_s[name] = time.perf_counter() - start
         made = self._made[name]
         if isinstance(made, BaselineFailedError):
@@ -172,13 +174,19 @@ class BaselineCalls:
         return made
 
     def _made_again(
-        self, name: str, made: Timed | BaselineFailedError
+        self, name: str, made: Timed | BaselineFailedError, first_s: float
     ) -> Timed | BaselineFailedError:
         """A compiler's choice of settings, drawn again until it is as fast as the fastest seen.
 
-        What is called from then on is the last one, which need not be that one.
+        What is called from then on is the last one, which need not be that one. Where the first
+        making alone took `first_s`, longer than the rules allow for all further ones, it stays the
+        only one: in a module with so many kernels no single draw decides, and each would take as
+        long again. `max-autotune` times its settings for seconds even of a small module, where a
+        draw decides most, so its first making may take longer.
         """
         rules, start = self._runtime.rules, time.monotonic()
+        if first_s > (rules.makings_s if MODES[name] is None else rules.autotuned_first_s):
+            return made
         taken: list[Measurement] = []
         while not isinstance(made, BaselineFailedError):
             taken.append(self._harness.measure(made, seconds=0.05, least=7, most=21))

@@ -71,8 +71,7 @@ def read_c_source(
     data = text.encode("utf-8", errors="replace")
     if len(data) > _MAX_BYTES or b"\0" in data:
         raise ContractError(0, "source", "the kernel is no text of at most four megabytes")
-    data = _CLUSTER_DIMS.sub(lambda found: b" " * len(found.group()), data)
-    root = Parser(grammar()).parse(data).root_node
+    root = parsed(data)
     found = QueryCursor(_query()).captures(root)
     tunables, requires = declarations(_comments(found.get("comment", [])))
     exported = _exported(found.get("function", []), qualifier)
@@ -87,6 +86,12 @@ def read_c_source(
         requires=requires,
         has_grid=has_grid,
     )
+
+
+def parsed(data: bytes) -> Node:
+    """The syntax tree of a source, whose places are those of the text."""
+    known = _CLUSTER_DIMS.sub(lambda found: b" " * len(found.group()), data)
+    return Parser(grammar()).parse(known).root_node
 
 
 def with_macros(kernel: str, settings: Sequence[Setting]) -> str:

@@ -1,13 +1,14 @@
 """Compiles CUDA source with NVRTC: in a compiler process, and at first use in an export.
 
 It uses nothing of Kernelwright's, and no driver. A compiler process loads this file for `answer`;
-requests have "source", "architecture", "include" and "output" (see `compiler_process.py`). An
-export holds the end of its text beside the launcher. What is not covered: kernels that need
-separate linking.
+requests have "sources", "architecture", "include" and "outputs", one for each source (see
+`compiler_process.py`), which are compiled at once, in threads. An export holds the end of its text
+beside the launcher. What is not covered: kernels that need separate linking.
 """
 
 import io
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,24 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         ptxas_options=["-v"],
         lineinfo=True,
     )
-    log = io.StringIO()
-    try:
-        program = Program(request["source"], code_type="c++", options=options)
-        cubin = program.compile("cubin", logs=log)
-    except Exception as error:
-        words = f"{log.getvalue()}\n{error}".replace("\0", "").strip()
-        return {"ok": False, "log": words, "knows": architectures()}
-    Path(request["output"]).write_bytes(bytes(cubin.code))
-    return {"ok": True, "log": log.getvalue().replace("\0", "")}
+
+    def compiled(source: str) -> tuple[bytes | None, str]:
+        log = io.StringIO()
+        try:
+            cubin = Program(source, code_type="c++", options=options).compile("cubin", logs=log)
+        except Exception as error:
+            return None, f"{log.getvalue()}\n{error}".replace("\0", "").strip()
+        return bytes(cubin.code), log.getvalue().replace("\0", "")
+
+    sources = request["sources"]
+    with ThreadPoolExecutor(len(sources)) as threads:
+        made = list(threads.map(compiled, sources))
+    for cubin, words in made:
+        if cubin is None:
+            return {"ok": False, "log": words, "knows": architectures()}
+    for (cubin, _), output in zip(made, request["outputs"], strict=True):
+        Path(output).write_bytes(cubin or b"")
+    return {"ok": True, "log": "".join(words for _, words in made)}
 
 
 def architectures() -> list[str]:

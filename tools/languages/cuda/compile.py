@@ -5,6 +5,7 @@ Host code, ptxas options of the candidate's choice and separate linking are not 
 
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 from kernelwright.tools.languages.base.c_source import INCLUDE, headers_digest
 from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError
 from kernelwright.tools.languages.base.language import Compiled, CompileJob
+from kernelwright.tools.languages.cuda.parts import Cubin, Part, packed, parted
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
+_WIDE = 8  # processors, from which on the programs of a large candidate are compiled at once
 _NVRTC = Path(__file__).with_name("build.py")
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -31,21 +34,42 @@ def compile_cuda(compiler: Compiler, job: CompileJob) -> Compiled:
         EnvironmentLacksError: When cuda-core or NVRTC is not installed.
     """
     architecture = named(job.architecture)
-    output = job.folder / "kernel.cubin"
+    parts = parted(job.source) if _is_wide() else ()
+    sources = [part.text for part in parts] or [job.source]
+    outputs = [job.folder / f"kernel_{number}.cubin" for number in range(len(sources))]
     request = {
         "kind": "module",
         "module": str(_NVRTC),
-        "source": job.source,
+        "sources": sources,
         "architecture": architecture,
         "include": str(INCLUDE),
-        "output": str(output),
+        "outputs": [str(output) for output in outputs],
     }
     answer = compiler.ask(request, job.timeout_s)
     if answer.lacks:
         raise EnvironmentLacksError(f"{answer.lacks}; pip install cuda-core nvidia-cuda-nvrtc")
     if not answer.ok:
         raise CompileRefusedError(_message(answer.log, architecture, answer.knows), answer.log)
-    return Compiled(artifact=output, log=answer.log, reports=parse_reports(answer.log))
+    reports = parse_reports(answer.log)
+    return Compiled(artifact=_joined(outputs, parts), log=answer.log, reports=reports)
+
+
+def _is_wide() -> bool:
+    """Whether there are processors for several programs of one candidate."""
+    return (os.cpu_count() or 1) >= _WIDE
+
+
+def _joined(outputs: Sequence[Path], parts: Sequence[Part]) -> Path:
+    """One object of all cubins; that of a single program is its cubin."""
+    whole = outputs[0].with_name("kernel.cubin")
+    if parts:
+        made = zip(outputs, parts, strict=True)
+        whole.write_bytes(packed([Cubin(path.read_bytes(), part.kernels) for path, part in made]))
+        for path in outputs:
+            path.unlink()
+    else:
+        outputs[0].rename(whole)
+    return whole
 
 
 def named(architecture: str | None) -> str:

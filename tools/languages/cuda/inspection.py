@@ -16,10 +16,12 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from kernelwright.tools.languages.cuda.parts import cubins_of
 from kernelwright.tools.types import Evidence, Rank, Value
 
 TIMEOUT_S = 20.0
@@ -42,7 +44,7 @@ def find_nvdisasm() -> Path | None:
 async def disassemble(
     cubin: Path, timeout_s: float = TIMEOUT_S, options: Sequence[str] = ()
 ) -> str:
-    """The text of a cubin's code, printed under nvdisasm's further options.
+    """The text of an object's code, printed under nvdisasm's further options.
 
     Raises:
         NotDisassembledError: When nvdisasm is missing, too slow, or does not know the code.
@@ -50,6 +52,20 @@ async def disassemble(
     program = find_nvdisasm()
     if program is None:
         raise NotDisassembledError(f"nvdisasm was not found; {REMEDY}")
+    cubins = await asyncio.to_thread(cubins_of, cubin)
+    if len(cubins) == 1:
+        return await _disassembled(program, cubin, timeout_s, options)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, f"{number}.cubin") for number in range(len(cubins))]
+        for path, one in zip(paths, cubins, strict=True):
+            path.write_bytes(one.code)
+        texts = [await _disassembled(program, path, timeout_s, options) for path in paths]
+    return "\n".join(texts)
+
+
+async def _disassembled(
+    program: Path, cubin: Path, timeout_s: float, options: Sequence[str]
+) -> str:
     process = await asyncio.create_subprocess_exec(
         program,
         "-c",

@@ -20,6 +20,7 @@ from kernelwright.tools.languages.cuda.launcher import (
     encode_tensor_map,
     load_kernels,
 )
+from kernelwright.tools.languages.cuda.parts import cubins_of
 
 _MAX_CLUSTER = 16
 _MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -56,17 +57,21 @@ def load_cuda(
     torch.cuda.set_device(device)
     # Makes torch's primary context the current one of this thread, whatever ran before.
     torch.empty(1, device=device)
-    cubin, index = artifact.read_bytes(), device.index
+    loaded: dict[str, Kernel] = {}
     try:
-        kernels = load_kernels(cubin, source.letters, index, driver, CheckedKernel)
+        for cubin in cubins_of(artifact):
+            held = cubin.kernels or tuple(source.letters)
+            letters = {name: of for name, of in source.letters.items() if name in held}
+            kernels = load_kernels(cubin.code, letters, device.index, driver, CheckedKernel)
+            loaded |= {name: getattr(kernels, name) for name in letters}
     except DriverError as error:
         raise _told(error) from None
     except torch.AcceleratorError as error:  # of earlier work, seen when its end is waited for
         raise DeviceError(f"CUDA error: {error}") from None
-    return {
-        item.name: CudaFunction(getattr(kernels, item.name), item, device)
-        for item in source.functions
-    }
+    missing = next((item.name for item in source.functions if item.name not in loaded), None)
+    if missing is not None:
+        raise LaunchRefused(f"the object has no function {missing!r}")
+    return {item.name: CudaFunction(loaded[item.name], item, device) for item in source.functions}
 
 
 class CheckedKernel(Kernel):

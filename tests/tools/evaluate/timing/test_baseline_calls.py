@@ -1,6 +1,7 @@
 """A baseline that cannot be made is a fact about the module, not about what lay ready for it."""
 
 import os
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +115,31 @@ def test_a_compiler_that_draws_its_settings_is_made_again_until_it_is_fast(
     fastest = calls.fastest["compile"]
     assert fastest.median_ms == min(taken_ms[:asked])
     assert f"the fastest of {asked} makings" in fastest.conditions.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "first_s", "makings"),
+    [("compile", 4.0, 1), ("compile", 2.0, 3), ("max-autotune", 4.0, 3), ("max-autotune", 20.0, 1)],
+)
+def test_what_takes_long_to_compile_is_made_once(
+    name: str, first_s: float, makings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, made = [0.0], list[str]()
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def compiled(runtime: object, name: str) -> Any:
+        now[0] += first_s
+        made.append(name)
+        return lambda arguments: name
+
+    monkeypatch.setattr(baselines, "compiled", compiled)
+    monkeypatch.setattr(baselines, "tune_again", list)
+    runtime = SimpleNamespace(rules=Rules())
+    calls = BaselineCalls(cast(Any, runtime), cast(Any, Lottery(*[0.03] * 5)), nullcontext)
+    assert calls.get(name)(()) == name
+    assert len(made) == makings
+    assert (name in calls.fastest) == (makings > 1)
+    assert calls.setup_s[name] == makings * first_s
 
 
 def test_what_is_tuned_anew_runs_again_and_keeps_what_graphs_may_need(

@@ -1,0 +1,145 @@
+"""Loops that differ in names and in meaningless orders are one kernel's, and others are not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.codegen.cuda import CudaEmitter
+from kernelwright.tools.codegen.ir import Access, Loop
+from kernelwright.tools.codegen.ir.loops import Axis, Stmt, Store, Stride
+from kernelwright.tools.codegen.library.alike import buffers_of, on_other_buffers, shape_of
+from kernelwright.tools.codegen.library.assemble import assemble
+from kernelwright.tools.codegen.library.remembered import RememberingEmitter
+from kernelwright.tools.types import DType
+
+F32 = DType.FLOAT32
+ROW, COLUMN = ("o0", 8), ("i0", 1)
+
+
+def at(buffer: str, *strides: tuple[str, int]) -> Access:
+    steps = tuple(Stride(by=by, step=step) for by, step in strides)
+    return Access(buffer=buffer, dtype=F32, strides=steps)
+
+
+def load(name: str, access: Access) -> Stmt:
+    return Stmt(name=name, op="load", dtype=F32, access=access)
+
+
+def made(name: str, *body: Stmt, store: Store) -> Loop:
+    axes = (Axis(name="o0", size=4), Axis(name="i0", size=8))
+    return Loop(name=name, outer=axes, inner=(), body=body, stores=(store,))
+
+
+def op(name: str, kind: str, *args: str) -> Stmt:
+    return Stmt(name=name, op=kind, dtype=F32, args=args)
+
+
+def layer(kind: str = "sub", bias_step: int = 1) -> Loop:
+    """(x + bias) - x * x, where x is a matrix and bias a row."""
+    return made(
+        "L1",
+        load("v0", at("x", ROW, COLUMN)),
+        load("v1", at("bias", ("i0", bias_step))),
+        op("v2", "add", "v0", "v1"),
+        op("v3", "mul", "v0", "v0"),
+        op("v4", kind, "v2", "v3"),
+        store=Store(access=at("y", ROW, COLUMN), value="v4"),
+    )
+
+
+def same_layer() -> Loop:
+    """The same with other names, terms, operands and order."""
+    return made(
+        "L10",
+        load("v0", at("b", COLUMN)),
+        load("v1", at("a", COLUMN, ROW)),
+        op("v2", "mul", "v1", "v1"),
+        op("v3", "add", "v0", "v1"),
+        op("v4", "sub", "v3", "v2"),
+        store=Store(access=at("c", COLUMN, ROW), value="v4"),
+    )
+
+
+def test_the_order_of_terms_operands_and_statements_says_nothing() -> None:
+    assert shape_of(layer()) == shape_of(same_layer())
+    assert dict(zip(buffers_of(layer()), buffers_of(same_layer()), strict=True)) == {
+        "x": "a", "bias": "b", "y": "c",
+    }  # fmt: skip
+
+
+def test_a_launch_is_renamed_by_what_buffers_are_for() -> None:
+    lines = ('launch("l", grid=1, block=32, args=(x, bias, y))',)
+    (line,) = on_other_buffers(lines, layer(), same_layer())
+    assert line == "launch('l', grid=1, block=32, args=(a, b, c))"
+
+
+@pytest.mark.parametrize("other", [layer("add"), layer(bias_step=2)])
+def test_what_computes_something_else_is_not_alike(other: Loop) -> None:
+    assert shape_of(layer()) != shape_of(other)
+
+
+def test_operands_of_a_difference_keep_their_places() -> None:
+    turned = layer().model_copy(update={"body": (*layer().body[:-1], op("v4", "sub", "v3", "v2"))})
+    assert shape_of(layer()) != shape_of(turned)
+
+
+def test_one_buffer_in_two_places_is_not_two() -> None:
+    def summed(second: str) -> Loop:
+        return made(
+            "L",
+            load("v0", at("x", ROW, COLUMN)),
+            load("v1", at(second, ROW, COLUMN)),
+            op("v2", "add", "v0", "v1"),
+            store=Store(access=at("y", ROW, COLUMN), value="v2"),
+        )
+
+    assert shape_of(summed("x")) != shape_of(summed("z"))
+    assert shape_of(summed("w")) == shape_of(summed("z"))
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.down = nn.LayerNorm(64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.down(nn.functional.gelu(self.norm(x)))
+        return x + y
+
+
+def test_twelve_layers_have_the_kernels_of_three(check: Callable[..., Any]) -> None:
+    """Layers ten to twelve are called otherwise, and names decide how lowering orders things."""
+    hardware, emitter = hardware_profile("H200"), CudaEmitter()
+    counts = {}
+    for depth in (3, 12):
+        layers = nn.Sequential(*(_Block() for _ in range(depth)))
+        program = check(layers, torch.randn(8, 64)).program
+        counts[depth] = assemble(program, emitter, {}, hardware).kernel.count("__global__")
+        assert len(program.loops) >= depth
+    assert counts[12] == counts[3]
+
+
+class _Asked(CudaEmitter):
+    asked = 0
+
+    def strategies(self, node: Any, hardware: Any) -> Any:
+        self.asked += 1
+        return super().strategies(node, hardware)
+
+
+def test_what_is_alike_is_asked_about_once(check: Callable[..., Any]) -> None:
+    hardware, asked = hardware_profile("H200"), _Asked()
+    emitter = RememberingEmitter(asked, hardware)
+    program = check(nn.Sequential(*(_Block() for _ in range(12))), torch.randn(8, 64)).program
+    for _ in range(2):
+        for loop in program.loops:
+            assert emitter.strategies(loop, hardware) == asked.strategies(loop, hardware)
+            asked.asked -= 1
+            for strategy in emitter.strategies(loop, hardware):
+                told = emitter.predicted_ms(loop, strategy, hardware)
+                assert told == asked.predicted_ms(loop, strategy, hardware)
+    assert asked.asked == len({shape_of(loop) for loop in program.loops})
