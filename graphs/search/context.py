@@ -22,11 +22,18 @@ from kernelwright.graphs.search.options.run_terms import (
     COMPOSED_TERM,
     Decisions,
     KeptDecisions,
+    calls_otherwise,
     compositions_of,
     roles_of,
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
-from kernelwright.graphs.search.pace import Pace, larger_build_s, measuring_baselines_s, pace_of
+from kernelwright.graphs.search.pace import (
+    Pace,
+    larger_build_s,
+    looking_s,
+    measuring_baselines_s,
+    pace_of,
+)
 from kernelwright.graphs.search.told import ReadingsTold
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive
@@ -341,8 +348,9 @@ class SearchContext:
 
     @property
     def reserve_s(self) -> float:
-        """What of this search's time stays for its certification."""
-        return self.pace.reserve_s(self.profile, self.certification_s)
+        """What of this search's time stays for its certification, and for a look at other modes."""
+        looks_s = looking_s(self.profile.seconds) if calls_otherwise(self.archive) else 0.0
+        return self.pace.reserve_s(self.profile, self.certification_s + looks_s)
 
     def has_time_to_certify(self, what: str) -> bool:
         """Whether one more finalist can be certified in time; decided once."""

@@ -32,6 +32,16 @@ _PROFILING_SHARE = 0.25  # of what a depth allows
 _MOST = 0.5
 
 
+# A look at the best plan as a CUDA graph, screened and precisely, took 3 to 4 s beside H100s; of a
+# short search it may take so much.
+_LOOKING_S, _LOOKING_SHARE = 4.0, 0.05
+
+
+def looking_s(seconds: float) -> float:
+    """What of a search of so many seconds stays for a look at how else its best may be called."""
+    return min(_LOOKING_S, _LOOKING_SHARE * seconds)
+
+
 # torch.compile's build: a start, and for each node of the task's graph. Beside an H200 it took 9 to
 # 30 s of models of a hundred to 840 nodes; on two busy cores two layers of a GPT took 38 s.
 _COMPILE_S = {"cpu": (8.0, 0.1), "cuda": (5.0, 0.03)}

@@ -19,12 +19,12 @@ from kernelwright.graphs.search.agent_set import agents_for, keep_models, models
 from kernelwright.graphs.search.context import Listener, MakeAgents, Prepare, SearchContext
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.measure import baselines_again, keep_rule
-from kernelwright.graphs.search.options.call_modes import keep_call_modes
 from kernelwright.graphs.search.options.experience import keep_experience, keep_turn
 from kernelwright.graphs.search.options.remembering import keep_fresh, keep_memories
 from kernelwright.graphs.search.options.run_terms import (
     attach,
     choice_of,
+    keep_call_modes,
     keep_composed,
     keep_counters,
     keep_distinct,

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from kernelwright.graphs.run_view.events import CandidateWritten
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import Best, judge, screened_ms, settle
-from kernelwright.graphs.search.options.run_terms import compositions_of
-from kernelwright.tools.archive import Archive, Standing, ranked
+from kernelwright.graphs.search.options.run_terms import calls_otherwise, compositions_of
+from kernelwright.tools.archive import Standing, ranked
 from kernelwright.tools.candidates.plan import library_calls
 from kernelwright.tools.languages import in_mode
 from kernelwright.tools.types import (
@@ -33,7 +33,6 @@ from kernelwright.tools.types import (
     Verdict,
 )
 
-_TERM = "call modes"
 # Plans that are called otherwise: the fastest, and one that is about as fast.
 _MOST, _NEAR = 2, 1.1
 
@@ -54,11 +53,6 @@ _FEWEST_OPERATORS = 2
 # It is asked at every look, screened, precise and certified, each time anew; all looks at one plan
 # together may take this share of a search's time.
 _LOOKS, _COMPILING_SHARE = 3, 0.25
-
-
-def keep_call_modes(archive: Archive) -> None:
-    """Let the best plans of a new run be called otherwise too; in earlier ones they were not."""
-    archive.record_term(_TERM, "best")
 
 
 def modes_of(task: Task, kind: str) -> tuple[CallMode, ...]:
@@ -124,7 +118,7 @@ async def call_otherwise(context: SearchContext, best: Best, round: int) -> Best
     together to: what their searches cost is spent, and the mode may be what makes it pay.
     """
     archive = context.archive
-    if archive.term(_TERM) is None or context.executor.capabilities.remote:
+    if not calls_otherwise(archive) or context.executor.capabilities.remote:
         return best
     composed = {item.candidate.id for item in compositions_of(archive).items}
     for candidate, mode in _chosen(context, round):

@@ -142,6 +142,19 @@ def keep_manner(archive: Archive) -> None:
     archive.record_term(_CRITIC_TERM, manner.model_dump_json())
 
 
+_MODES_TERM = "call modes"
+
+
+def keep_call_modes(archive: Archive) -> None:
+    """Let the best plans of a new run be called otherwise too; in earlier ones they were not."""
+    archive.record_term(_MODES_TERM, "best")
+
+
+def calls_otherwise(archive: Archive) -> bool:
+    """Whether they are in this run."""
+    return archive.term(_MODES_TERM) is not None
+
+
 _TUNER_TERM = "tuner"
 
 

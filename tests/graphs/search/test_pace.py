@@ -2,10 +2,11 @@
 
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.pace import (
     DEPTHS,
     Pace,
@@ -124,3 +125,19 @@ def test_a_large_build_has_its_seconds_in_the_certification() -> None:
     whole = search_profile("standard").limited(seconds=240.0)
     assert pace.reserve_s(whole, 55.0) == pytest.approx(55.0)
     assert pace.reserve_s(whole, 1e3) == pytest.approx(120.0)
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(40.0, 2.0), (240.0, 4.0)])
+def test_a_look_at_how_the_best_is_called_has_its_seconds(seconds: float, kept: float) -> None:
+    profile = search_profile("standard").limited(seconds=seconds)
+
+    def reserve_s(term: str | None) -> float:
+        search = SimpleNamespace(
+            archive=SimpleNamespace(term=lambda name: term), profile=profile, certification_s=10.0,
+            pace=Pace(device="x", kind="cuda"),
+        )  # fmt: skip
+        found = SearchContext.reserve_s.fget(search)  # type: ignore[attr-defined]
+        return float(found)
+
+    assert reserve_s(None) == pytest.approx(10.0)
+    assert reserve_s("best") == pytest.approx(10.0 + kept)
