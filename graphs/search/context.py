@@ -30,6 +30,7 @@ from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
 from kernelwright.graphs.search.pace import (
     Pace,
     larger_build_s,
+    larger_reading_s,
     looking_s,
     measuring_baselines_s,
     pace_of,
@@ -335,16 +336,19 @@ class SearchContext:
 
     @property
     def certification_s(self) -> float:
-        """What certifying one finalist will take here, in which torch.compile builds once more.
+        """What certifying one finalist will take here.
 
-        A small module's build is in what earlier searches took; of a large one's, which may take
-        most of the certification, what is beyond is added: expected by the graph's size, and known
-        as soon as it was a baseline.
+        In a process of its own the model is read once more and torch.compile builds it. Those of a
+        small module are in what earlier searches took; of a large one's, which may take most of the
+        certification, half of what is beyond is added. A build is expected by the graph's size
+        until it was a baseline.
         """
         known = self.baselines.named("compile") if self._baselines else None
         built_s = known.setup_s if known is not None else None
         nodes = len(self.task.graph.nodes)
-        return self.pace.certifying_s() + larger_build_s(self.hardware.kind, nodes, built_s) / 2
+        build_s = larger_build_s(self.hardware.kind, nodes, built_s)
+        reading_s = larger_reading_s(self.executor.spent(self.task.path))
+        return self.pace.certifying_s() + (build_s + reading_s) / 2
 
     @property
     def reserve_s(self) -> float:

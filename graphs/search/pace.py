@@ -6,6 +6,7 @@ searching early enough for its certification. Where none has ended yet, the dept
 a first guess, and called that. Not covered: reading and auditing a file, which comes before.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.profiles.load import Hardware, SearchProfile, search_profile
 from kernelwright.tools.archive import Archive
+from kernelwright.tools.types import Phase
 from kernelwright.tools.types.value import Value
 
 _KEPT = 12  # searches of one depth
@@ -61,6 +63,20 @@ def build_s(kind: str, nodes: int) -> float:
 def larger_build_s(kind: str, nodes: int, built_s: float | None = None) -> float:
     """What a build takes longer than that of a small module, as expected or as it did."""
     return max(0.0, (build_s(kind, nodes) if built_s is None else built_s) - _COMPILE_S[kind][0])
+
+
+# A file of one small module is read in this time, the start of a worker included.
+_READING_S = 5.0
+
+
+def larger_reading_s(phases: Iterable[Phase]) -> float:
+    """What reading a file took longer than that of a small module does; 0 where nothing is known.
+
+    Beside H100s it took 5 to 7 s of small ones and 20 of models of twelve layers, whose
+    certification spent 10 to 14 s on reading them again (benchmarks/results/h100/real_models.md).
+    """
+    reading_s = sum(phase.seconds for phase in phases if phase.name.startswith("read:"))
+    return max(0.0, reading_s - _READING_S)
 
 
 class Took(Value):

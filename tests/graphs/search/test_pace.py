@@ -12,6 +12,7 @@ from kernelwright.graphs.search.pace import (
     Pace,
     Took,
     larger_build_s,
+    larger_reading_s,
     latest,
     pace_of,
     promised_words,
@@ -19,7 +20,7 @@ from kernelwright.graphs.search.pace import (
 )
 from kernelwright.graphs.search.run import start_search
 from kernelwright.profiles.load import SearchProfile, hardware_profile, search_profile
-from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types import Phase, TracePolicy
 from kernelwright.tools.types.run import Summary
 
 H200 = hardware_profile("h200")
@@ -121,6 +122,9 @@ def test_a_large_build_has_its_seconds_in_the_certification() -> None:
     assert larger_build_s("cuda", 840) == pytest.approx(0.03 * 840)
     assert larger_build_s("cuda", 840, built_s=45.0) == pytest.approx(40.0)
     assert larger_build_s("cuda", 840, built_s=2.0) == 0.0
+    read = [Phase(name="read: worker and file", seconds=21.0), Phase(name="audit", seconds=9.0)]
+    assert larger_reading_s(read) == pytest.approx(16.0)
+    assert larger_reading_s(read[1:]) == 0.0
     pace = Pace(device="x", kind="cuda")
     whole = search_profile("standard").limited(seconds=240.0)
     assert pace.reserve_s(whole, 55.0) == pytest.approx(55.0)
