@@ -1,7 +1,8 @@
 """How much sooner a search is at its result when the library knows its task, or one like it.
 
     python benchmarks/suites/second_search.py --target cpu --seconds 60 --out second.json
-    python benchmarks/suites/second_search.py --target cuda --earlier 20 --out earlier.json
+    python benchmarks/suites/second_search.py --target cuda --earlier 20 --home EMPTY_FOLDER
+        --seconds 10 --limit-s 500 --out earlier.jsonl
 
 Every example is searched four times in a home of its own: with an empty library, again with what
 that left there, and in other shapes with and without it. Told of each: the seconds from the start
@@ -15,15 +16,20 @@ With `--earlier` so many loops of `benchmarks/codegen/surface_modules.py` are se
 one library. Then each of their `LIKE` in other shapes is searched with that library, and without
 it, by turns first. What the library brings is the seconds of the one over the other, and what it
 costs the fastest time of the one over the other; the first candidate is told beside the final best.
+Every search is a line of `--out` as soon as it ended. With `--home` the library stays there, so
+that the same call goes on where the last one ended, was cut off by `--limit-s` or lost its device.
 """
 
 import argparse
 import asyncio
 import json
+import math
 import os
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -33,7 +39,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "codegen"))
 
-from surface_modules import MODULES
+from surface_modules import MODULES, Module
 
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.run_view.events import CandidateJudged, Event, RunStarted
@@ -120,34 +126,78 @@ def _ms(item: CandidateJudged) -> float:
 
 async def after_others(given: argparse.Namespace) -> list[dict[str, object]]:
     """So many loops into one library, and then their like with it and without."""
-    rows: list[dict[str, object]] = []
+    rows = rows_of(given.out)
+    done = {(row["example"], row["search"]) for row in rows}
     known = dict(islice(MODULES.items(), given.earlier))
     like = {name: replace(known[name], inputs=of) for name, of in LIKE.items() if name in known}
+    began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelwright-earlier-") as folder:
-        home = Path(folder)
+        home = given.home or Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
         async with opened(None, given.target) as judge:
-            for name, module in known.items():
-                file = home / f"{name}.py"
-                file.write_text(module.text)
-                row = await searched(file, (), home, judge, given, fresh=False)
-                told(rows, name, "earlier", row)
-            for number, (name, module) in enumerate(like.items()):
-                file = home / f"like_{name}.py"
-                file.write_text(module.text)
-                for fresh in (False, True) if number % 2 else (True, False):
-                    with tempfile.TemporaryDirectory() as own:
-                        if not fresh:  # as the earlier ones left it, each time
-                            shutil.copy(library_path(home), library_path(Path(own)))
-                        row = await searched(file, (), Path(own), judge, given, fresh=fresh)
-                    told(rows, name, "without" if fresh else "library", row)
+            for name, search, text in searches(known, like):
+                if (name, search) in done:
+                    continue
+                if time.monotonic() - began_s > given.limit_s:
+                    print("the time is over; the same call goes on")
+                    break
+                file = home / (f"{name}.py" if search == EARLIER else f"like_{name}.py")
+                file.write_text(text)
+                told(rows, given, name, search, await once(file, home, judge, given, search))
     compared(rows)
     return rows
 
 
-def told(rows: list[dict[str, object]], name: str, search: str, row: dict[str, object]) -> None:
+EARLIER, WITH, WITHOUT = "earlier", "library", "without"
+
+
+def searches(known: dict[str, Module], like: dict[str, Module]) -> Iterator[tuple[str, str, str]]:
+    """Loop, which search and the file's text: the earlier ones, then their like by turns first."""
+    for name, module in known.items():
+        yield name, EARLIER, module.text
+    for number, (name, module) in enumerate(like.items()):
+        for search in (WITH, WITHOUT) if number % 2 else (WITHOUT, WITH):
+            yield name, search, module.text
+
+
+async def once(
+    file: Path, home: Path, judge: Executor, given: argparse.Namespace, search: str
+) -> dict[str, object]:
+    """An earlier search into the library, or one with what those left there, or without."""
+    if search == EARLIER:
+        return await searched(file, (), home, judge, given, fresh=False)
+    with tempfile.TemporaryDirectory() as own:
+        if search == WITH:  # as the earlier ones left it, each time
+            shutil.copy(library_path(home), library_path(Path(own)))
+        return await searched(file, (), Path(own), judge, given, fresh=search == WITHOUT)
+
+
+def rows_of(out: Path | None) -> list[dict[str, object]]:
+    """The searches that stand in the file already."""
+    if out is None or not out.exists():
+        return []
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    return [line for line in lines if "example" in line]
+
+
+def told(
+    rows: list[dict[str, object]],
+    given: argparse.Namespace,
+    name: str,
+    search: str,
+    row: dict[str, object],
+) -> None:
     """Keep a search's row, and print it."""
     rows.append({"example": name, "search": search, **row})
+    kept(given, rows[-1])
     print(json.dumps(rows[-1]), flush=True)
+
+
+def kept(given: argparse.Namespace, line: dict[str, object]) -> None:
+    """Write a line at the file's end."""
+    if given.out is not None:
+        with given.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def compared(rows: list[dict[str, object]]) -> None:
@@ -180,7 +230,7 @@ async def measured(given: argparse.Namespace) -> list[dict[str, object]]:
                 file = EXAMPLES / f"{name}.py"
                 async with opened(None, given.target) as judge:
                     found = await searched(file, inputs, home, judge, given, fresh=fresh)
-                told(rows, name, words, found)
+                told(rows, given, name, words, found)
     return rows
 
 
@@ -191,9 +241,10 @@ def main() -> None:
     parser.add_argument("--search", default="quick")
     parser.add_argument("--seconds", type=float, help="of a search; else its profile's own")
     parser.add_argument("--earlier", type=int, default=0, help="searches before, of other loops")
+    parser.add_argument("--home", type=Path, help="where the earlier ones' library stays")
+    parser.add_argument("--limit-s", type=float, default=math.inf, help="then none is begun")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = asyncio.run(after_others(given) if given.earlier else measured(given))
     conditions = {
         "at": datetime.now(UTC).isoformat(),
         "processors": os.cpu_count(),
@@ -201,8 +252,8 @@ def main() -> None:
         "search": given.search,
         "seconds": given.seconds,
     }
-    if given.out is not None:
-        given.out.write_text(json.dumps({"conditions": conditions, "rows": rows}, indent=1) + "\n")
+    kept(given, conditions)
+    asyncio.run(after_others(given) if given.earlier else measured(given))
 
 
 if __name__ == "__main__":
