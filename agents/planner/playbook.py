@@ -11,7 +11,7 @@ task to fall back on. Times in milliseconds.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp, log
 
 from kernelwright.agents.planner.planner import PlannerInput, Proposal
@@ -108,6 +108,8 @@ class PlaybookPlanner:
 
     def __init__(self, repertoire: Repertoire) -> None:
         self._repertoire = repertoire
+        self._indexed: tuple[Option, ...] = ()
+        self._places: dict[tuple[str, str], list[int]] = {}
 
     @property
     def repertoire(self) -> Repertoire:
@@ -206,32 +208,30 @@ class PlaybookPlanner:
                 parent=parent.candidate.id,
             )
 
-    def _is_rounded(self, chosen: dict[str, str]) -> bool:
+    def _taken(self, chosen: Mapping[str, str]) -> list[Option]:
+        """The options that are chosen, in their order: a large model has thousands of others."""
         options = self._repertoire.options()
-        rough = [option for option in options if option.strategy.rounds_factors]
-        return any(chosen.get(option.loop) == option.strategy.name for option in rough)
+        if options is not self._indexed:
+            self._indexed, self._places = options, {}
+            for place, option in enumerate(options):
+                self._places.setdefault((option.loop, option.strategy.name), []).append(place)
+        places = sorted(at for item in chosen.items() for at in self._places.get(item, ()))
+        return [options[place] for place in places]
+
+    def _is_rounded(self, chosen: dict[str, str]) -> bool:
+        return any(option.strategy.rounds_factors for option in self._taken(chosen))
 
     def _roofline_ms(self, chosen: dict[str, str]) -> float:
-        return self._repertoire.fixed_ms + sum(
-            option.predicted_ms
-            for option in self._repertoire.options()
-            if chosen.get(option.loop) == option.strategy.name
-        )
+        taken = self._taken(chosen)
+        return self._repertoire.fixed_ms + sum(option.predicted_ms for option in taken)
 
     def _expected_ms(self, chosen: dict[str, str], forecast: Forecast) -> float:
-        return self._repertoire.fixed_ms + sum(
-            forecast.option_ms(option)
-            for option in self._repertoire.options()
-            if chosen.get(option.loop) == option.strategy.name
-        )
+        taken = self._taken(chosen)
+        return self._repertoire.fixed_ms + sum(forecast.option_ms(option) for option in taken)
 
     def _doubt_ms(self, chosen: dict[str, str], base: dict[str, str]) -> float:
         """By how much the roofline may be off in what differs from the way gone so far."""
-        differs = [
-            option
-            for option in self._repertoire.options()
-            if chosen.get(option.loop) == option.strategy.name != base.get(option.loop)
-        ]
+        differs = [one for one in self._taken(chosen) if chosen[one.loop] != base.get(one.loop)]
         library_ms = sum(option.unlike_ms for option in differs)
         loops_ms = sum(option.predicted_ms for option in differs if option.loop != FORM)
         return library_ms * (1 - 1 / LIBRARY_DOUBT) + loops_ms * (1 - 1 / LOOP_DOUBT)

@@ -20,6 +20,7 @@ from types import ModuleType
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from kernelwright.tools.runtime import imports_out_of_sight
 from kernelwright.tools.tasks.aten_graph import trace_graph
@@ -191,10 +192,18 @@ def _traced_whole(
         "draws_random": bool(random),
         "unkept_draws": unkept,
         "badges": badges,
-        "state": saved_state(build_module(file, entry, 0)) if policy.makes else None,
+        "state": saved_state(_with_weights(file, entry, found)) if policy.makes else None,
         "warnings": (*(badge.words for badge in badges), *_warnings(entry, found, specs)),
     }
     return task.model_copy(update=update)
+
+
+def _with_weights(file: ModuleType, entry: Entry, found: Probe) -> nn.Module:
+    """The module that was traced, where it has real weights: nothing was computed with them."""
+    tensors = [*found.module.parameters(), *found.module.buffers()]
+    if any(isinstance(tensor, FakeTensor) for tensor in tensors):
+        return build_module(file, entry, 0)
+    return found.module
 
 
 def _task(

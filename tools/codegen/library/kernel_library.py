@@ -334,6 +334,10 @@ class PlaybookRepertoire:
 
     def options(self) -> tuple[Option, ...]:
         """Every option of every loop."""
+        return self._every
+
+    @cached_property
+    def _every(self) -> tuple[Option, ...]:
         return tuple(option for of in self._options.values() for option in of)
 
     def draft(self, choices: Mapping[str, str]) -> LibraryDraft:

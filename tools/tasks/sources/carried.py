@@ -15,12 +15,14 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from kernelwright.tools.runtime import home
 from kernelwright.tools.tasks.project import Place
-from kernelwright.tools.types import Project, ProjectFile, Task, refuse
+from kernelwright.tools.types import Project, ProjectFile, RefusedError, Task, refuse
 
 STATE = "weights.pt"  # what the weights of a model that was built are kept as
+_PIECE_BYTES = 1 << 24
 _LARGEST_CARRIED, _CARRIED = 1 << 20, 2 << 20  # bytes: of one file, of all of them
 
 
@@ -90,16 +92,29 @@ def with_state_kept(task: Task, scratch: Path) -> Task:
     if state is None or state.content is not None:
         return task
     place = home() / "weights" / f"{state.sha256}.pt"
-    if not place.is_file():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        opened = os.open(scratch / STATE, os.O_RDONLY | os.O_NOFOLLOW)
-        fresh = place.with_suffix(f".{os.getpid()}")
-        with os.fdopen(opened, "rb") as source, fresh.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 24)
-        fresh.rename(place)
     kept = state.model_copy(update={"origin": str(place)})
-    _unchanged(kept)
+    if place.is_file():
+        _unchanged(kept)
+        return task.model_copy(update={"state": kept})
+    place.parent.mkdir(parents=True, exist_ok=True)
+    opened = os.open(scratch / STATE, os.O_RDONLY | os.O_NOFOLLOW)
+    fresh = place.with_suffix(f".{os.getpid()}")
+    with os.fdopen(opened, "rb") as source, fresh.open("wb") as target:
+        copied = _copied(source, target)
+    if copied != state.sha256:
+        fresh.unlink()
+        raise _changed(state)
+    fresh.rename(place)
     return task.model_copy(update={"state": kept})
+
+
+def _copied(source: BinaryIO, target: BinaryIO) -> str:
+    """The hash of what is copied, found on the way: reading half a gigabyte once more is dear."""
+    digest = hashlib.sha256()
+    while piece := source.read(_PIECE_BYTES):
+        digest.update(piece)
+        target.write(piece)
+    return digest.hexdigest()
 
 
 def lay_out(project: Project, source: str) -> Place:
@@ -133,7 +148,13 @@ def content_of(item: ProjectFile) -> bytes:
     """What the file held when it was read; RefusedError where that cannot be had any more."""
     if item.content is not None:
         return base64.b64decode(item.content)
-    return _unchanged(item).read_bytes()
+    try:
+        content = Path(item.origin).read_bytes()
+    except OSError:
+        raise _missing(item) from None
+    if hashlib.sha256(content).hexdigest() != item.sha256:
+        raise _changed(item)
+    return content
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -150,10 +171,18 @@ def _unchanged(item: ProjectFile) -> Path:
         with place.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError:
-        raise refuse(f"The task needs {item.path}, which is not on this machine.", "", 3) from None
+        raise _missing(item) from None
     if found != item.sha256:
-        raise refuse(f"{item.path} was changed since the task was read; read the file again.")
+        raise _changed(item)
     return place
+
+
+def _missing(item: ProjectFile) -> RefusedError:
+    return refuse(f"The task needs {item.path}, which is not on this machine.", "", 3)
+
+
+def _changed(item: ProjectFile) -> RefusedError:
+    return refuse(f"{item.path} was changed since the task was read; read the file again.")
 
 
 def _size(file: Path) -> int:

@@ -8,12 +8,20 @@ import torch
 from torch import nn
 
 from kernelwright.profiles.load import hardware_profile
+from kernelwright.tools.codegen.cpp import CppEmitter
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Access, Loop
 from kernelwright.tools.codegen.ir.loops import Axis, Stmt, Store, Stride
 from kernelwright.tools.codegen.library.alike import buffers_of, on_other_buffers, shape_of
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.library.remembered import RememberingEmitter
+from kernelwright.tools.languages import (
+    Built,
+    compile_candidate,
+    load_candidate,
+    new_candidate,
+    parse_kernel,
+)
 from kernelwright.tools.types import DType
 
 F32 = DType.FLOAT32
@@ -104,23 +112,39 @@ def test_one_buffer_in_two_places_is_not_two() -> None:
 class _Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.down = nn.LayerNorm(64), nn.Linear(64, 64)
+        self.norm, self.up, self.down = nn.LayerNorm(64), nn.Linear(64, 128), nn.Linear(128, 64)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.down(nn.functional.gelu(self.norm(x)))
+        y: torch.Tensor = self.down(nn.functional.gelu(self.up(self.norm(x))))
         return x + y
 
 
-def test_twelve_layers_have_the_kernels_of_three(check: Callable[..., Any]) -> None:
+def test_twelve_layers_have_the_kernels_of_one(check: Callable[..., Any]) -> None:
     """Layers ten to twelve are called otherwise, and names decide how lowering orders things."""
-    hardware, emitter = hardware_profile("H200"), CudaEmitter()
-    counts = {}
-    for depth in (3, 12):
-        layers = nn.Sequential(*(_Block() for _ in range(depth)))
-        program = check(layers, torch.randn(8, 64)).program
-        counts[depth] = assemble(program, emitter, {}, hardware).kernel.count("__global__")
-        assert len(program.loops) >= depth
-    assert counts[12] == counts[3]
+    layers = nn.Sequential(*(_Block() for _ in range(12)))
+    program = check(layers, torch.randn(8, 64), products=True).program
+    assert len(program.loops) == 12 * 3
+    assert len({shape_of(loop) for loop in program.loops}) == 3
+    made = assemble(program, CudaEmitter(), {}, hardware_profile("H200"))
+    assert [made.kernel.count(f"// L{at}:") for at in range(4)] == [1, 1, 1, 0]
+
+
+async def test_shared_kernels_compute_what_every_layer_does(check: Callable[..., Any]) -> None:
+    hardware, emitter, x = hardware_profile("generic_cpu"), CppEmitter(), torch.randn(8, 64)
+    layers = nn.Sequential(*(_Block() for _ in range(12)))
+    with torch.no_grad():
+        for value in layers.parameters():
+            value.normal_(std=0.3)
+    program = check(layers, x).program
+    made = assemble(program, emitter, {}, hardware)
+    assert len(parse_kernel(made.kernel, "cpp").functions) < len(program.loops) / 2
+    candidate = new_candidate("cpp", made.kernel, made.plan)
+    built = await compile_candidate(candidate, architecture=None, timeout_s=120)
+    assert isinstance(built, Built), built
+    weights = {name: value.detach() for name, value in layers.named_parameters()}
+    (y,) = load_candidate(candidate, built, "cpu")((x,), weights)
+    with torch.no_grad():
+        torch.testing.assert_close(y, layers(x), rtol=1e-4, atol=1e-4)
 
 
 class _Asked(CudaEmitter):

@@ -10,7 +10,10 @@ import torch
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.profiling.coverage import dispatched
 from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.audit import findings
 from kernelwright.tools.evaluate.verify.audit.findings import find
+from kernelwright.tools.evaluate.verify.audit.subject import Subject
+from kernelwright.tools.evaluate.verify.audit.terms import idle_terms
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.worker.request_handler import in_parts, needs_of, refusal_for
 from kernelwright.tools.tasks import trace
@@ -130,6 +133,53 @@ def test_a_large_task_is_tried_out_on_fewer_rows(made, cpu):
     assert any("of 4096 rows" in note for note in found.notes)
     # The sum of what was normalised, times one weight that is all ones, is zero for any input.
     assert [badge.name for badge in found.badges] == ["constant"]
+
+
+class _Slow:
+    """Versions of a task whose draws take these seconds on a clock of their own, each in turn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *draws_s: float) -> None:
+        self.now, self.made, self.left = 0.0, 0, list(draws_s)
+        monkeypatch.setattr(findings, "subject_of", self.version)
+        monkeypatch.setattr(findings.time, "monotonic", lambda: self.now)
+
+    def version(self, *_: object) -> "_Slow":
+        self.made += 1
+        return self
+
+    def sample(self, *_: object) -> str:
+        self.now += self.left.pop(0)
+        return "a draw"
+
+
+@pytest.mark.parametrize(
+    ("draws_s", "versions", "spent_s"),
+    [
+        ((0.3,), 1, 0.0),  # quick at once
+        ((2.0, 0.2), 1, 0.2),  # a device that had to be opened
+        ((2.0, 1.0, 0.2), 2, 1.2),  # really slow: a smaller one, and that is paid
+        ((9.0, 0.2), 2, 0.2),  # far too slow to be drawn once more
+    ],
+)
+def test_what_the_first_draw_costs_is_not_the_audits_and_makes_no_version_smaller(
+    monkeypatch, made, cpu, draws_s, versions, spent_s
+):
+    runtime = ReferenceRuntime(made("return torch.sin(x)"), cpu, RULES, 7, nullcontext)
+    slow = _Slow(monkeypatch, *draws_s)
+    monkeypatch.setattr(runtime, "device", "cuda")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    _, first, spent = findings._affordable(runtime, 3.0)
+    assert (first, slow.made, slow.left) == ("a draw", versions, [])
+    assert spent == pytest.approx(spent_s)
+
+
+def test_a_term_is_left_open_where_time_runs_out_between_distributions(made, cpu):
+    task = made("return x + 1e-9 * torch.tanh(x)")
+    runtime = ReferenceRuntime(task, cpu, RULES, 7, nullcontext)
+    subject = Subject(runtime, None)
+    for asked, found in ((1, False), (100, True)):
+        turns = iter([True] * asked + [False] * 100)
+        assert bool(list(idle_terms(subject, runtime, 7, lambda t=turns: next(t)))) is found
 
 
 def test_parameters_are_as_before_after_the_experiments(made, cpu):

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from kernelwright.tools.candidates import LaunchRefused
 from kernelwright.tools.languages import (
     Built,
     CompileFailure,
     compile_candidate,
     load_candidate,
     new_candidate,
+    parse_kernel,
 )
 from kernelwright.tools.languages.base import compile as cache
 from kernelwright.tools.languages.cuda import compile as nvrtc
-from kernelwright.tools.languages.cuda import parts
+from kernelwright.tools.languages.cuda import loading, parts
 from kernelwright.tools.languages.cuda.inspection import cubin_evidence, find_nvdisasm
 from kernelwright.tools.languages.cuda.parts import Cubin, cubins_of, packed, parted
 
@@ -84,6 +87,31 @@ def test_cubins_come_back_as_they_were_packed(tmp_path: Path) -> None:
     assert cubins_of(tmp_path / "kernel.cubin") == both
     (tmp_path / "one.cubin").write_bytes(b"\x7fELF3")
     assert cubins_of(tmp_path / "one.cubin") == [Cubin(b"\x7fELF3")]
+
+
+def test_every_cubin_is_loaded_for_its_own_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bytes, list[str]]] = []
+
+    def load(cubin: bytes, letters: dict[str, str], *_: object) -> SimpleNamespace:
+        asked.append((cubin, [*letters]))
+        return SimpleNamespace(**{name: f"{name} of {cubin!r}" for name in letters})
+
+    monkeypatch.setattr(loading, "load_kernels", load)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)
+    monkeypatch.setattr(loading, "CudaFunction", lambda kernel, *_: kernel)
+    source, path = parse_kernel(SOURCE, "cuda"), tmp_path / "kernel.cubin"
+    path.write_bytes(packed([Cubin(b"1", tuple(NAMES[:5])), Cubin(b"2", tuple(NAMES[5:]))]))
+    loaded = loading.load_cuda(source, path, torch.device("cuda", 0))
+    assert asked == [(b"1", NAMES[:5]), (b"2", NAMES[5:])]
+    assert [str(kernel)[-4:] for kernel in loaded.values()] == 5 * ["b'1'"] + 7 * ["b'2'"]
+    path.write_bytes(b"only one")
+    assert [*loading.load_cuda(source, path, torch.device("cuda", 0))] == NAMES
+    path.write_bytes(packed([Cubin(b"1", tuple(NAMES[:5]))]))
+    with pytest.raises(LaunchRefused, match="no function 'k5'"):
+        loading.load_cuda(source, path, torch.device("cuda", 0))
 
 
 async def test_parts_are_read_and_reported_as_the_whole_is(

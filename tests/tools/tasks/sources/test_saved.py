@@ -1,15 +1,17 @@
 """Inputs that a person saved, and models that a function builds, reach the reference."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks import trace, tracing
 from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
-from kernelwright.tools.tasks.sources import Found, find
+from kernelwright.tools.tasks.sources import Found, carried, find
+from kernelwright.tools.tasks.sources.carried import content_of, with_state_kept
 from kernelwright.tools.tasks.sources.saved import load_state
 from kernelwright.tools.types import ProjectFile, Refusal, RefusedError, Task, TracePolicy
 
@@ -99,6 +101,40 @@ def test_the_weights_of_a_built_model_are_those_it_had_when_it_was_read(write):
     first, second = (Reference.build(task, "cpu", seed=seed) for seed in (1, 2))
     for name, value in first.weights().items():
         assert torch.equal(value, second.weights()[name])
+
+
+def test_weights_are_those_of_the_module_that_was_traced_and_it_is_not_built_for_them(
+    write, monkeypatch
+):
+    built = []
+    monkeypatch.setattr(tracing, "build_module", lambda *_: built.append("again"))
+    task = read(write(FILE), entry="make_model", makes=True)
+    assert isinstance(task, Task), task
+    assert built == []
+    assert set(torch.load(io.BytesIO(content_of(task.state)))) == {
+        spec.name for spec in task.weights
+    }
+
+
+def test_weights_are_kept_by_a_hash_that_is_found_while_they_are_copied(
+    write, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(carried, "_PIECE_BYTES", 1000)
+    task = read(write(FILE), entry="make_model", makes=True)
+    content = content_of(task.state)
+    (tmp_path / "weights.pt").write_bytes(content)
+    large = task.model_copy(
+        update={"state": task.state.model_copy(update={"content": None, "origin": "elsewhere"})}
+    )
+    for _ in range(2):  # copied, then found there
+        kept = with_state_kept(large, tmp_path)
+        assert content_of(kept.state) == content
+    (tmp_path / "weights.pt").write_bytes(content + b"more")
+    Path(kept.state.origin).unlink()
+    with pytest.raises(RefusedError, match=r"weights\.pt was changed since"):
+        with_state_kept(large, tmp_path)
+    assert not list((tmp_path / "home" / "weights").iterdir())
 
 
 def test_weights_that_are_gone_are_not_called_broken():

@@ -40,7 +40,7 @@ def idle_terms(
         for number in range(TERMS_MAX):
             if not goes_on():
                 return
-            left_out = _never_missed(samples, number)
+            left_out = _never_missed(samples, number, goes_on)
             if left_out is None:
                 return
             if left_out:
@@ -144,14 +144,18 @@ class _Samples:
         return _Whole(sample, self.subject.altered(sample.arguments, Without(_NOTHING)))
 
 
-def _never_missed(samples: _Samples, number: int) -> str | None:
+def _never_missed(samples: _Samples, number: int, goes_on: Callable[[], bool]) -> str | None:
     """Words for the term when every draw passes without it, "" when not; None for no such term.
+
+    None also where there was no time for every distribution: then nothing is known.
 
     What changes nothing in float64 feeds a buffer alone, or may honestly be left out, as a maximum
     that is subtracted for safety where nothing overflows.
     """
     words, matters = "", False
     for sample, whole in samples:
+        if not goes_on():
+            return None
         without = Without(number)
         answer = samples.subject.altered(sample.arguments, without)
         if not without.words:
