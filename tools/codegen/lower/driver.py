@@ -327,6 +327,8 @@ def _update(target: str, view: View) -> PlanLine:
 
 def _scheduled(context: Context, needed: frozenset[str], one_pass: bool) -> list[Step]:
     best = Fusion(context, needed, absorb=one_pass).run()
+    if best.sums:
+        best = _better(best, replace(best, stores_sums=True))
     if len(context.steps) > TRIAL_STEPS:
         return best.steps
     for name in best.cuttable[:TRIALS]:

@@ -1,7 +1,8 @@
 """Fusion: inline what reduces nothing, drop what nobody needs, merge what shares a space.
 
 `keep` names buffers that are stored and read back even where they could be computed again; `lower`
-tries which of them pay.
+tries which of them pay. `stores_sums` stores what is read by several and sums up many tensors, as
+the residual of a stack of layers does: computed again, each layer would read all layers before it.
 
 A reduction over everything whose elements need a row's own statistics (a divergence between
 softmaxes) is split in two: rows first, then over the rows. It can then happen where those
@@ -11,6 +12,7 @@ and all may be grouped as one likes.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
 
@@ -85,6 +87,10 @@ LAUNCH_BYTES, DEAREST_LAUNCH_BYTES = 1 << 18, 1 << 23
 # Bytes that may be read for each byte of an operand: a product reads it once for every tile.
 MOST_READ = 2
 
+# A value that so many steps read and that is made of more than so many of its own size is stored
+# where `stores_sums` says so.
+_FEWEST_READERS, _MANY_TENSORS = 2, 2.5
+
 # Uses of every factor's element from which a product of half types should find both as it
 # multiplies them: at 2048 cubed passes that convert them take longer than is gained on an H200, at
 # 4096 they take half of that (by the families' own predictions, not measured).
@@ -107,15 +113,19 @@ class Fusion:
     split: frozenset[str] = frozenset()
     cut: frozenset[str] = frozenset()
     absorb: bool = False
+    stores_sums: bool = False
     cuttable: list[str] = field(default_factory=list, init=False)
     splittable: list[str] = field(default_factory=list, init=False)
     steps: list[Step] = field(default_factory=list, init=False)
     inlined: dict[str, int] = field(default_factory=dict, init=False)
+    sums: list[str] = field(default_factory=list, init=False)
+    readers: Counter[str] = field(default_factory=Counter, init=False)
 
     def run(self) -> Fusion:
         """Inlines, drops and merges; `steps` are the result in a valid order."""
         self.steps = [Step(s.number, s.nest, s.line) for s in self.context.steps]
         number_stages(self.steps)
+        self.readers = Counter(buffer for step in self.steps for buffer in step.reads)
         self._inline()
         self.steps = still_needed(self.steps, self.needed)
         self._cut()
@@ -134,6 +144,8 @@ class Fusion:
         for step in self.steps:
             if step.nest is not None:
                 step.nest = self._absorbed(step, producers)
+            if self._sums_up(step):
+                self.sums += step.targets
             for buffer in step.targets:
                 # A tensor written in parts has no one producer.
                 parts = buffer in producers
@@ -188,11 +200,24 @@ class Fusion:
         if heavy and repeats >= 8 and _along_fastest(nest, where):
             return False
         if step.stage == source.stage:
-            return True
+            return not (self.stores_sums and where.buffer in self.sums)
         # A library call lies between: the two can never be one nest.
         again = nest_read_bytes(self.context, made)
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    def _sums_up(self, step: Step) -> bool:
+        """Whether what a step makes is read by several, and reads far more than it stores itself.
+
+        With two readers and three tensors read, one store and two reads take the place of six.
+        """
+        if step.nest is None or step.nest.inner or len(step.nest.writes) != 1:
+            return False
+        (write,) = step.nest.writes
+        if self.readers[write.address.buffer] < _FEWEST_READERS:
+            return False
+        read_bytes = nest_read_bytes(self.context, step.nest)
+        return read_bytes > _MANY_TENSORS * footprint(write.address)
 
     def _is_own_product(self, nest: Nest) -> bool:
         """Whether a nest becomes a loop of a product, with kernels made for those."""

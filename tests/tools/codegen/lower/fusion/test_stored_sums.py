@@ -1,0 +1,67 @@
+"""The residual of a stack of layers is stored where each layer would read all those before it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.tools.codegen.ir import Loop
+from kernelwright.tools.codegen.lower import lower
+
+Check = Callable[..., Any]
+
+
+class Stack(nn.Module):
+    """Layers in small: a norm and a product on the way, added to what came in."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(48) for _ in range(layers))
+        self.products = nn.ModuleList(nn.Linear(48, 48) for _ in range(layers))
+        self.last = nn.LayerNorm(48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for norm, product in zip(self.norms, self.products, strict=True):
+            x = x + product(norm(x))
+        return self.last(x)
+
+
+@pytest.mark.parametrize("layers", [3, 40])
+def test_a_layer_reads_no_more_in_a_deep_stack_than_in_a_shallow_one(
+    layers: int, check: Check, interpret: Any
+) -> None:
+    module, x = Stack(layers), torch.randn(32, 48)
+    checked = check(module, x)
+    program = lower(checked.graph, products=True)
+    weights = {key: value.detach() for key, value in module.named_parameters()}
+    (mine,), _ = interpret(program, [x], weights)
+    torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)
+    assert max(_whole(loop, program, x.numel()) for loop in program.loops) <= 3
+
+
+def test_what_is_read_by_one_alone_is_not_stored(check: Check) -> None:
+    class Four(nn.Module):
+        def forward(self, a: Any, b: Any, c: Any, d: Any) -> torch.Tensor:
+            return torch.tanh(a + b + c + d)
+
+    made = lower(check(Four(), *(torch.randn(64, 48) for _ in range(4))).graph)
+    (loop,) = made.loops
+    assert _whole(loop, made, 64 * 48) == 4
+
+
+def test_a_norm_takes_its_sum_along_without_storing_it(check: Check) -> None:
+    class Norm(nn.Module):
+        def forward(self, a: Any, b: Any, c: Any) -> torch.Tensor:
+            return nn.functional.layer_norm(a + b + c, (48,))
+
+    (loop,) = lower(check(Norm(), *(torch.randn(64, 48) for _ in range(3))).graph).loops
+    assert len({store.access.buffer for store in loop.stores}) == 1
+
+
+def _whole(loop: Loop, program: Any, numel: int) -> int:
+    """How many whole tensors a loop reads."""
+    read = {stmt.access.buffer for stmt in loop.body if stmt.access is not None}
+    sizes = [program.buffer(name).shape for name in read]
+    return sum(torch.Size(shape).numel() == numel for shape in sizes)
