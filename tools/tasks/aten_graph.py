@@ -161,7 +161,7 @@ _OURS: Table = {
 Rule = Callable[..., tuple[torch.Tensor, ...]]
 
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
-_LAYERS = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+RECURRENT_LAYERS = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 
 
 @contextmanager
@@ -170,10 +170,10 @@ def shapes_without_unrolling() -> Iterator[None]:
 
     To be entered anew for every pass: torch drops the rules for fake tensors after each.
     """
-    saved = {layer: dict(layer.py_kernels) for layer in _LAYERS}
+    saved = {layer: dict(layer.py_kernels) for layer in RECURRENT_LAYERS}
     table = dict(decomposition_table)
     try:
-        for layer in _LAYERS:
+        for layer in RECURRENT_LAYERS:
             rule: Rule = _lstm if layer is aten.lstm.input else _one_state
             layer.py_kernels.update(dict.fromkeys(_KEYS, rule))
             layer._dispatch_cache.clear()

@@ -1,11 +1,13 @@
 """Traces the backward of a module and writes it as a module file of its own.
 
 The gradients are traced at the level of ATen (make_fx over torch.func.vjp) with the operators that
-autograd itself runs, so that PyTorch's time for the file is that of its own backward. Where the
+autograd itself runs, so that PyTorch's time for the file is that of its own backward. What is
+differentiated is the forward as `torch.export` reads it, so that code which asks for values where
+nothing exports (masks of all ones are left out) is read as in the forward's own trace. Where the
 graph uses results of the forward, they are given; what else it needs of the forward it computes
 again from the forward's arguments. Of several results those that are floating have a gradient.
 Only called inside workers.
-Not covered: modules that update buffers.
+Not covered: modules that update buffers, and recurrent layers, whose gradients would be unrolled.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from torch import fx
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced
@@ -54,13 +57,14 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
     ]
     if not wanted:
         raise refuse("There is nothing to be differentiated.")
-    forward = _forward(reference, task, arguments)
+    forward = _forward(reference.module, task, arguments)
     try:
         results = forward(tensors)
         gradients = tuple(
             torch.randn_like(result, memory_format=torch.contiguous_format) for result in results
         )
-        traced = _traced(forward, tensors, wanted, gradients)
+        read = _forward(exported(reference.module, arguments), task, arguments)
+        traced = _traced(read, tensors, wanted, gradients)
     except RefusedError:
         raise
     except Exception as error:  # whatever the user's module does that cannot be traced
@@ -124,7 +128,21 @@ def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> T
 Forward = Callable[[Tensors], tuple[torch.Tensor, ...]]
 
 
-def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> Forward:
+def exported(module: torch.nn.Module, arguments: Sequence[object]) -> torch.nn.Module:
+    """A module as `torch.export` reads it: its operators, with the weights under their own names.
+
+    Raises:
+        RefusedError: it has a recurrent layer.
+    """
+    program = torch.export.export(module, tuple(arguments), strict=False)
+    for node in program.graph.nodes:
+        if node.target in RECURRENT_LAYERS:
+            kind = str(node.target).split(".")[1]
+            raise refuse(f"The gradients of the recurrent layer ({kind}) are left to PyTorch.")
+    return program.module(check_guards=False)
+
+
+def _forward(module: torch.nn.Module, task: Task, arguments: Sequence[object]) -> Forward:
     """The forward as a function of its tensors, which returns its floating results."""
 
     def forward(tensors: Tensors) -> tuple[torch.Tensor, ...]:
@@ -135,7 +153,7 @@ def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> F
             else value
             for spec, value in zip(task.inputs, arguments, strict=True)
         )
-        leaves = leaves_of(functional_call(reference.module, weights, inputs))
+        leaves = leaves_of(functional_call(module, weights, inputs))
         tensors_made = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
         return tuple(leaf for leaf in tensors_made if leaf.is_floating_point())
 

@@ -73,6 +73,30 @@ PACKED = """class Model(nn.Module):
 def get_inputs():
     return [torch.randn(6, 10)]
 """
+# As transformers' models do, which leave a mask of all ones out where nothing is traced.
+ASKS_FOR_VALUES = """class Model(nn.Module):
+    def forward(self, x, mask):
+        exporting = torch.compiler.is_exporting()
+        if not exporting and not isinstance(mask, torch._subclasses.FakeTensor) and mask.all():
+            return torch.tanh(x)
+        return torch.tanh(x) * mask
+
+
+def get_inputs():
+    return [torch.randn(6, 10), torch.rand(6, 1) > 0.5]
+"""
+RECURRENT = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(10, 4)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def get_inputs():
+    return [torch.randn(6, 2, 10)]
+"""
 RMS = """class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -98,7 +122,9 @@ def made(source):
     return task, reference, arguments, backward_of(reference, task, arguments)
 
 
-@pytest.mark.parametrize("source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED])
+@pytest.mark.parametrize(
+    "source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED, ASKS_FOR_VALUES]
+)
 def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     task, reference, arguments, found = made(source)
     weights = dict(reference.module.named_parameters())
@@ -156,6 +182,7 @@ def test_several_results_are_given_by_their_places_and_integers_have_no_gradient
     [
         (SOFTMAX.replace("torch.softmax(x, -1)", "x.argmax(-1)"), "No result is a floating"),
         (RESIDUAL.replace("torch.tanh(x)", "x"), "need no computing"),
+        (RECURRENT, r"gradients of the recurrent layer \(lstm\) are left to PyTorch"),
     ],
 )
 def test_what_has_no_backward_of_its_own_is_refused_in_a_sentence(source, words):
