@@ -104,8 +104,10 @@ def why_no_backward(task: Task) -> str:
 
 
 def _is_wanted(read: BackwardRead, task: Task) -> bool:
+    """Whether it has a gradient: parameters, and inputs but those of a whole model, its data."""
     buffers = {weight.name for weight in task.weights if weight.is_buffer}
-    return read.kind == "input" or read.name not in buffers
+    trains = task.entry_kind == "built" and len(buffers) < len(task.weights)
+    return not trains if read.kind == "input" else read.name not in buffers
 
 
 def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> Tensors:
