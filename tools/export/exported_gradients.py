@@ -146,9 +146,7 @@ def _step(
     given = _given(pair, inputs)
     leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
     upstream: list[torch.Tensor] = []
-    optimiser = (
-        torch.optim.AdamW(weights, lr=0.0, fused=pair.device != "cpu") if weights else None
-    )
+    optimiser = torch.optim.AdamW(weights, lr=0.0, fused=pair.device != "cpu") if weights else None
 
     def step() -> None:
         with torch.enable_grad():

@@ -66,8 +66,10 @@ _BREAK_DOWN = words(
 )
 
 _KEEP_WHOLE = words(
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu lstm gru rnn_tanh "
-    "rnn_relu upsample_bilinear2d upsample_bicubic2d upsample_nearest1d upsample_nearest2d "
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_flash_attention_for_cpu_backward embedding_dense_backward "
+    "convolution_backward lstm gru rnn_tanh rnn_relu upsample_bilinear2d upsample_bicubic2d "
+    "upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d upsample_linear1d upsample_trilinear3d _upsample_nearest_exact1d "
     "_upsample_nearest_exact2d _upsample_nearest_exact3d grid_sampler_2d im2col col2im "
     "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 import torch
 from torch import fx
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
@@ -64,7 +66,8 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
             torch.randn_like(result, memory_format=torch.contiguous_format) for result in results
         )
         read = _forward(exported(reference.module, arguments), task, arguments)
-        traced = _traced(read, tensors, wanted, gradients)
+        with _attention(reference.device):
+            traced = _traced(read, tensors, wanted, gradients)
     except RefusedError:
         raise
     except Exception as error:  # whatever the user's module does that cannot be traced
@@ -101,6 +104,14 @@ def why_no_backward(task: Task) -> str:
     if not any(spec.dtype.is_floating for spec in task.outputs):
         return "No result is a floating tensor."
     return ""
+
+
+def _attention(device: str) -> AbstractContextManager[object]:
+    """Attention by its products and softmax, where the device's operators compute no float64.
+
+    A GPU's are for float32 and half types alone, so that nothing could be held against them.
+    """
+    return nullcontext() if device == "cpu" else sdpa_kernel(SDPBackend.MATH)
 
 
 def _is_wanted(read: BackwardRead, task: Task) -> bool:

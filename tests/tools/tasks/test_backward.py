@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.tasks.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
+from kernelwright.tools.types.graph import base
 
 BEGIN = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
 SOFTMAX = """class Model(nn.Module):
@@ -85,6 +88,20 @@ ASKS_FOR_VALUES = """class Model(nn.Module):
 def get_inputs():
     return [torch.randn(6, 10), torch.rand(6, 1) > 0.5]
 """
+ATTENDED = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.patches = nn.Conv1d(8, 8, 3, padding=1)
+
+    def forward(self, words):
+        x = self.patches(self.embed(words).transpose(1, 2)).view(2, 2, 4, 6).transpose(2, 3)
+        return F.scaled_dot_product_attention(x, x.tanh(), x, is_causal=True)
+
+
+def get_inputs():
+    return [torch.randint(0, 20, (2, 6))]
+"""
 RECURRENT = """class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -123,7 +140,8 @@ def made(source):
 
 
 @pytest.mark.parametrize(
-    "source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED, ASKS_FOR_VALUES]
+    "source",
+    [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED, ASKS_FOR_VALUES, ATTENDED],
 )
 def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     task, reference, arguments, found = made(source)
@@ -159,8 +177,29 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     for key, value in zip(leaves, expected, strict=True):
         place, of = gives[key].place, gives[key].of
         torch.testing.assert_close(gradients[of] if place is None else got[place], value)
-    assert isinstance(trace(found.source, "backward.py", TracePolicy()), Task)
+    again = trace(found.source, "backward.py", TracePolicy())
+    assert isinstance(again, Task)
+    assert not again.draws_random, "attention without dropout draws nothing"
+    operators = {base(node.op) for node in again.graph.nodes if node.op.startswith("aten.")}
+    assert operators - {"getitem"} <= ADMITTED, "a plan may call what it does not compute itself"
     assert found.step_ms >= found.forward_ms > 0
+
+
+def test_a_gpu_s_attention_which_knows_no_float64_is_traced_by_its_products():
+    with sdpa_kernel(SDPBackend.MATH):
+        found = made(ATTENDED)[-1]
+    assert "_scaled_dot_product" not in found.source
+    assert "bmm" in found.source
+
+
+def test_a_whole_model_s_inputs_are_data_without_gradients():
+    source = f"{BEGIN}{NORM}\n\ndef make():\n    return Model()\n"
+    task = trace(source, "model.py", TracePolicy(entry="make", makes=True))
+    assert isinstance(task, Task), task
+    found = backward_of(Reference.build(task, "cpu"), task, [torch.randn(6, 10), 2.0])
+    assert {(item.kind, item.name) for item in found.gives} == {
+        ("weight", "norm.weight"), ("weight", "norm.bias"),
+    }  # fmt: skip
 
 
 def test_a_softmax_keeps_its_result_only():
