@@ -2,7 +2,8 @@
 
 For each file: `kernelwright optimize --train`, an export by force, and the export's `verify.py`,
 which compares gradients with float64 and times whole steps in turns with the reference, eager and
-compiled (whole models: `real_models.py --train`). Prints one JSON line a file: what the searches say of a step, and what verify.py said. One call on a GPU:
+compiled (of whole models: `real_models.py --train`). Prints one JSON line a file: what the searches
+say of a step, and what verify.py said. One call on a GPU:
 
     python benchmarks/suites/training_steps.py --target cuda --seconds 120
         --out benchmarks/results/h200/training_steps.jsonl

@@ -177,7 +177,8 @@ _POOLING = """
 _INDEXING = """
     _embedding_bag_forward_only diagonal_scatter embedding embedding_dense_backward gather index
     index_add index_copy index_fill index_put index_select masked_fill masked_scatter masked_select
-    nonzero scatter scatter_add scatter_reduce select_scatter slice_scatter take take_along_dim where
+    nonzero scatter scatter_add scatter_reduce select_scatter slice_scatter take take_along_dim
+    where
 """
 
 _SORTING = """
