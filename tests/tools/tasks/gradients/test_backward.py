@@ -6,7 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
 from kernelwright.tools.types.graph import base
@@ -95,8 +95,9 @@ ATTENDED = """class Model(nn.Module):
         self.patches = nn.Conv1d(8, 8, 3, padding=1)
 
     def forward(self, words):
-        x = self.patches(self.embed(words).transpose(1, 2)).view(2, 2, 4, 6).transpose(2, 3)
-        return F.scaled_dot_product_attention(x, x.tanh(), x, is_causal=True)
+        x = self.patches(self.embed(words).transpose(1, 2)).view(2, 2, 8, 3).transpose(2, 3)
+        q, k = x.split(4, -1)
+        return F.scaled_dot_product_attention(q, k.tanh(), k, is_causal=True)
 
 
 def get_inputs():
@@ -167,11 +168,21 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
         "result": lambda name: results[name].detach(),
         "gradient": gradients.get,
     }
-    names: dict[str, object] = {}
-    exec(found.source, names)
-    with torch.no_grad():
-        given = [held[read.kind](read.name) for read in found.reads]
-        got = names["Model"]()(*given)
+
+    def called(file, reads):
+        names: dict[str, object] = {}
+        exec(file, names)
+        with torch.no_grad():
+            return names["Model"]()(*(held[read.kind](read.name) for read in reads))
+
+    if found.forward:
+        ours = called(found.forward, found.forward_reads)
+        kept = ours[len(results) :]
+        assert len(kept) == found.kept > 0
+        for mine, result in zip(ours, results.values(), strict=False):
+            torch.testing.assert_close(mine, result)
+        held["kept"] = lambda name: kept[int(name)]
+    got = called(found.source, found.reads)
     got = (got,) if isinstance(got, torch.Tensor) else got
     gives = {(item.kind, item.name): item for item in found.gives}
     for key, value in zip(leaves, expected, strict=True):
@@ -183,6 +194,28 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     operators = {base(node.op) for node in again.graph.nodes if node.op.startswith("aten.")}
     assert operators - {"getitem"} <= ADMITTED, "a plan may call what it does not compute itself"
     assert found.step_ms >= found.forward_ms > 0
+
+
+def test_products_are_kept_for_the_backward_and_pointwise_operators_are_computed_again():
+    source = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x))).tanh()
+
+
+def get_inputs():
+    return [torch.randn(6, 8)]
+"""
+    found = made(source)[-1]
+    assert found.kept == 1
+    assert found.forward.count("addmm") == 2
+    assert "addmm" not in found.source
+    assert "gelu.default" in found.source
+    assert {read.kind for read in found.reads} == {"input", "weight", "kept", "result", "gradient"}
+    assert not made(NORM)[-1].forward
 
 
 def test_a_gpu_s_attention_which_knows_no_float64_is_traced_by_its_products():
