@@ -67,11 +67,11 @@ def _worst(verify: SimpleNamespace, pair: Any, inputs: list[Any], choice: str) -
     """How many times the reference's own error the gradients' is, and what went wrong."""
     exported, reference = pair.exported, pair.reference
     pair.module.load_state_dict(reference.state_dict())
-    counts = exported.backward.COUNTS if choice == "own" else exported.COUNTS
-    before = sum(counts[name] for name in RAN)
+    counters = _counters(exported, choice)
+    before = [_ran(counts) for counts in counters]
     mine = _gradients(verify, pair, pair.module, inputs)
-    if sum(counts[name] for name in RAN) == before:
-        return float("inf"), f"the kernels did not run ({dict(counts)})"
+    if any(_ran(counts) == then for counts, then in zip(counters, before, strict=True)):
+        return float("inf"), f"the kernels did not run ({[*map(dict, counters)]})"
     theirs = _gradients(verify, pair, reference, inputs)
     doubles = [*map(verify.doubled, inputs)]
     exact = _gradients(verify, pair, verify.in_doubles(reference), doubles)
@@ -85,6 +85,17 @@ def _worst(verify: SimpleNamespace, pair: Any, inputs: list[Any], choice: str) -
         allowed = max(verify.error(theirs[name], value), least)
         worst = max(worst, max(verify.error(mine[name], value), least) / allowed)
     return worst, "" if worst <= verify.BOUND else "its error is too large"
+
+
+def _counters(exported: Any, choice: str) -> list[Any]:
+    """How calls ended in every part that has kernels for this way."""
+    parts = [getattr(exported, name, None) for name in ("backward", "forward")]
+    own = [part.COUNTS for part in parts if part is not None]
+    return own if choice == "own" else [exported.COUNTS]
+
+
+def _ran(counts: Any) -> int:
+    return sum(counts[name] for name in RAN)
 
 
 def _gradients(
