@@ -249,7 +249,7 @@ def _written(
     values = dict(zip(placeholders, (given[read] for read in passed), strict=True))
     write = partial(_file, _outlined(step, values), reads)
     source, read_back = write(f"The backward of {task.name}", parts.backward, made)
-    forward, read_forward = ("", ())
+    forward, read_forward = "", tuple[BackwardRead, ...]()
     if parts.kept:
         title = f"The forward of {task.name} in a training step"
         forward, read_forward = write(title, parts.forward, [*step.results, *parts.kept])

@@ -131,8 +131,9 @@ def _bytes(nodes: Iterable[fx.Node]) -> int:
 
 
 def _name(node: fx.Node) -> str:
-    target = node.target
-    return str(target).split(".")[1] if isinstance(target, OpOverload) else target.__name__
+    if isinstance(node.target, OpOverload):
+        return str(node.target).split(".")[1]
+    return str(getattr(node.target, "__name__", node.target))
 
 
 def _behind(nodes: Iterable[fx.Node], starts: Iterable[fx.Node]) -> set[fx.Node]:
