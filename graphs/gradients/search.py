@@ -1,15 +1,17 @@
 """Searches a module's backward behind its forward, with a share of the same budget.
 
 The backward is traced in a worker and written as a module file, and an ordinary search is made
-over it: it is verified against float64, timed and certified like any task. So is the forward of the
-step's own that keeps what the backward needs, where it has one. What came of it is kept with the
-forward's run, and an export of that run then has all.
+over it: it is verified against float64 and timed beside eager PyTorch like any task. So is the
+forward of the step's own that keeps what the backward needs, where it has one. Neither is compared
+with torch.compile, as a region of a model is not: a whole step is, by the export's verify.py. What
+came of it is kept with the forward's run, and an export of that run then has all.
 """
 
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
+from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.search.context import Control
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
@@ -80,6 +82,7 @@ async def with_backward(
             found = BackwardSearch(why=why)
         else:
             rules = Rules.of(evidence).within(profile.seconds * (1 - _BACKWARD_SHARE))
+            rules = rules.model_copy(update={"compile_ahead": False})
             async with opened(executor, record.target, choice, seed, rules) as judge:
                 folder = archive.folder / "backward"
                 seen = await judge.backward(record.task)
@@ -90,7 +93,7 @@ async def with_backward(
                     target=record.target,
                     seed=seed,
                     home=home or default_home(),
-                    executor=judge,
+                    executor=RegionJudge(judge),
                     models=models,
                     control=control,
                     fresh=fresh,
