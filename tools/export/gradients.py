@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.export.guards import Argument, Material
 from kernelwright.tools.languages import language_of
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import InputSpec, Task
 from kernelwright.tools.types.backward import BackwardRead, ReadKind
 from kernelwright.tools.types.training import TrainingSummary
 
@@ -203,6 +203,13 @@ def _reads(material: Material) -> set[BackwardRead]:
     return {*material.backward.found.reads, *material.backward.found.forward_reads}
 
 
+def _laid_out(name: str, read: BackwardRead, spec: InputSpec) -> str:
+    """A tensor as the backward's kernels were verified with it, whatever made it, as Python."""
+    if read.kind not in ("kept", "result") or spec.tensor is None:
+        return name
+    return f"_laid_out({name}, {spec.tensor.strides})"
+
+
 def _own(
     material: Material, names: dict[tuple[ReadKind, str], str], tensors: Sequence[Argument]
 ) -> dict[str, object]:
@@ -221,6 +228,9 @@ def _own(
     return {
         "keeps": found.kept,
         "forward_reads": [names[read.kind, read.name] for read in found.forward_reads],
-        "backward_reads": [names[read.kind, read.name] for read in found.reads],
+        "backward_reads": [
+            _laid_out(names[read.kind, read.name], read, spec)
+            for read, spec in zip(found.reads, material.backward.material.task.inputs, strict=True)
+        ],
         "backward_gives": [of.get(item.name, "None") for item in tensors],
     }

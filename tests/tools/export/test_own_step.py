@@ -53,7 +53,7 @@ def forward(x0, x1):
     rows, columns = made.shape
     y = empty_like(made)
     launch("square", args=(made, y, rows * columns))
-    return y, made
+    return y, aten.t(aten.mm(aten.t(x1), aten.t(x0)))  # kept, but laid out as nobody expects
 """
 
 BACKWARD_KERNEL = """#include "kernelwright.hpp"
