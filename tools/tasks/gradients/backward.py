@@ -27,7 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
-from kernelwright.tools.tasks.gradients.kept import Step, split
+from kernelwright.tools.tasks.gradients.kept import Step, make_empty_anew, split
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced
 from kernelwright.tools.tasks.outline import looked_at
@@ -211,6 +211,7 @@ def _traced(
         structure="tuple",
     )
     simplify(traced)
+    make_empty_anew(graph)
     count = len(gradients)
     return Step(
         traced=traced,

@@ -10,6 +10,7 @@ Not covered: the least memory over the whole step, which a cut through the graph
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -90,6 +91,19 @@ def split(step: Step, *, may_keep: bool) -> Split:
         kept=kept,
         backward=_in_order(nodes, _before(step.gradients, (*step.results, *kept))),
     )
+
+
+def make_empty_anew(graph: fx.Graph) -> None:
+    """Tensors without elements, as a batch norm saves in evaluation mode, need not be kept."""
+    for node in graph.find_nodes(op="call_function", target=operator.getitem):
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor) and not value.numel():
+            with graph.inserting_after(node):
+                made = graph.call_function(
+                    torch.ops.aten.full.default, (list(value.shape), 0), {"dtype": value.dtype}
+                )
+            made.meta["val"] = value
+            node.replace_all_uses_with(made)
 
 
 def _sources(

@@ -103,6 +103,19 @@ ATTENDED = """class Model(nn.Module):
 def get_inputs():
     return [torch.randint(0, 20, (2, 6))]
 """
+# In evaluation mode a batch norm saves statistics without elements for its backward.
+NORMED = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4).eval()
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.first(x)))
+
+
+def get_inputs():
+    return [torch.randn(2, 3, 9)]
+"""
 RECURRENT = """class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -142,12 +155,13 @@ def made(source):
 
 @pytest.mark.parametrize(
     "source",
-    [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED, ASKS_FOR_VALUES, ATTENDED],
+    [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED, ASKS_FOR_VALUES, ATTENDED, NORMED],
 )
 def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     task, reference, arguments, found = made(source)
     weights = dict(reference.module.named_parameters())
     leaves = {("weight", name): w.requires_grad_() for name, w in weights.items()}
+    weights |= dict(reference.module.named_buffers())
     for spec, value in zip(task.inputs, arguments, strict=True):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             leaves["input", spec.name] = value.requires_grad_()
