@@ -20,6 +20,8 @@ instead of the first
 
     as_fast         the chosen way's step takes no longer than torch.compile's, by the interval
     slower          it takes longer; `chosen` says which way it is
+    open            the interval is too wide to say (a tenth of the ratio, with 1 inside), or
+                    torch.compile could not run the model
 
 A run that is in `--out` already is not repeated, and none begins that `--limit-s` has no room for,
 so that the same call goes on where the last one was cut off. Several processes share the models,
@@ -30,8 +32,8 @@ each with a GPU, a `--part` and an `--out` of its own:
         --limit-s 580 --dtype float32 bfloat16 --part 2/4 --out part2.jsonl
     python benchmarks/suites/real_models.py --target cpu --models gpt tagger --out FILE
     python benchmarks/suites/real_models.py --target cuda --size real --train --regions off
-        --models gpt vit encoder --seconds 150 --evidence timing --run-limit-s 220
-        --verify-limit-s 200 --limit-s 580 --out steps.jsonl
+        --models gpt vit encoder --search standard --seconds 120 --evidence timing
+        --run-limit-s 320 --verify-limit-s 230 --limit-s 580 --out steps.jsonl
     python benchmarks/suites/real_models.py --summary part1.jsonl part2.jsonl
 """
 
@@ -73,6 +75,7 @@ NOT_TOLD = ("out", "summary", "commit")
 WORDS = 8000  # of what a command said, its plan and what came of each region among them
 # What verify.py says of gradients and of a training step.
 GRADIENT = re.compile(r"gradients '(\w+)', .* error (\S+) times the reference's( {2}WRONG)?")
+SETTLED = 0.1  # of a ratio, as verify.py says it
 STEP = re.compile(r"against (\S+), GRADIENTS '(\w+)' +(\S+)x, 95 % interval (\S+) to (\S+): (.*)")
 CHOSEN = re.compile(r"GRADIENTS = '(\w+)' now")
 
@@ -200,7 +203,12 @@ def end_of_steps(row: dict) -> str:
         return "DEFECT"
     beside = [step for step in row["steps"] if step["against"] == "torch.compile"]
     of_chosen = [step for step in beside if step["way"] == row["chosen"]]
-    return "as_fast" if of_chosen and of_chosen[0]["ci95"][1] >= 1 else "slower"
+    if not of_chosen:
+        return "open"  # torch.compile could not run it
+    if of_chosen[0]["ci95"][1] < 1:
+        return "slower"
+    low, high = of_chosen[0]["ci95"]
+    return "as_fast" if low > 1 or high - low <= SETTLED * of_chosen[0]["ratio"] else "open"
 
 
 def done_before(out: Path | None) -> set[tuple[str, str]]:
