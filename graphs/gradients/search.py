@@ -21,7 +21,7 @@ from kernelwright.tools.archive import Archive, default_home
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.evaluate.rules import Depth, Rules
-from kernelwright.tools.export.gradients import gradients_of
+from kernelwright.tools.export.gradients import gradients_of, why_not_own
 from kernelwright.tools.types import Refusal, TracePolicy
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
@@ -163,10 +163,10 @@ def training(archive: Archive, found: BackwardSearch) -> TrainingSummary:
     """A training step by the best kernels of both runs beside the reference's."""
     if found.why or found.backward is None:
         return TrainingSummary(run=found.run, why=found.why)
-    known = gradients_of(material_of(archive, forced=True))
+    material = material_of(archive, forced=True)
+    known = gradients_of(material)
     if known.training is None:
-        why = known.refused or "the backward needs what the forward's kernels are not given"
-        return TrainingSummary(run=found.run, why=why)
+        return TrainingSummary(run=found.run, why=why_not_own(material))
     inner = Archive.open(found.run, archive.folder.parent.parent)
     try:
         ended = inner.record().summary

@@ -93,10 +93,32 @@ def _prepare_ms(material: Material) -> float:
     return (material.evaluation.prepare_ms or 0.0) if prepares else 0.0
 
 
+def why_not_own(material: Material) -> str:
+    """Why an export of this has no kernels for its gradients; "" where it has."""
+    found = gradients_of(material)
+    if found.refused or found.training is not None:
+        return found.refused
+    if material.backward is None:
+        return "no kernels were found for it"
+    source = language_of(material.candidate).parse(material.candidate.kernel)
+    plan = validate_plan(material.candidate.plan, source)
+    lacking = sorted(f"{r.kind} {r.name}" for r in _reads(material) - _known(material, plan))
+    return (
+        f"a step needs the {lacking[0]}, which the forward's kernels are not given"
+        if lacking
+        else "its kernels were not timed"
+    )
+
+
 def _over_eager(material: Material) -> float | None:
-    """Eager's time over the candidate's, timed in turns; None where it was not."""
+    """Eager's time over the candidate's: in turns, else by a first look; None without either."""
     compared = (c for c in material.evaluation.comparisons if c.baseline == "eager")
-    return next((item.ratio for item in compared), None)
+    if (in_turns := next((item.ratio for item in compared), None)) is not None:
+        return in_turns
+    eager, took_ms = material.baselines.named("eager"), material.evaluation.median_ms
+    if eager is None or eager.measurement is None or not took_ms:
+        return None
+    return eager.measurement.median_ms / took_ms
 
 
 def _known(material: Material, plan: Plan) -> set[BackwardRead]:

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from kernelwright.tools.export import OwnBackward, export_folder
+from kernelwright.tools.export.gradients import why_not_own
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
+from kernelwright.tools.types.backward import BackwardRead
 
 SOURCE = """
 import torch
@@ -94,7 +96,7 @@ def same(called):
 
 
 @pytest.fixture(scope="module")
-def own(material, tmp_path_factory):
+def own_step(material):
     made = material(SOURCE, KERNEL, PLAN)
     found = backward_of(Reference.build(made.task, "cpu"), made.task, [torch.randn(16, 8)])
     assert (found.kept, len(found.reads), len(found.forward_reads)) == (1, 4, 2)
@@ -105,6 +107,12 @@ def own(material, tmp_path_factory):
         material=material(found.source, BACKWARD_KERNEL, plan, forced=True),
         forward=material(found.forward, KERNEL, STEP_PLAN, forced=True),
     )
+    return made, step
+
+
+@pytest.fixture(scope="module")
+def own(own_step, tmp_path_factory):
+    made, step = own_step
     whole = made.model_copy(update={"backward": step})
     return export_folder(whole, tmp_path_factory.mktemp("home") / "own")
 
@@ -169,3 +177,20 @@ runpy.run_path("verify.py", run_name="__main__")
     (chosen,) = re.findall(r"module.py has GRADIENTS = '(\w+)' now", said)
     assert chosen in module_choices(own)
     assert f'\nGRADIENTS = "{chosen}"\n' in (own / "module.py").read_text()
+
+
+def test_a_direction_that_had_one_look_only_is_exported_and_what_is_lacking_is_named(own_step):
+    made, step = own_step
+    assert step.forward is not None
+    eager = step.forward.baselines.named("eager")
+    assert eager is not None
+    looked = step.forward.evaluation.model_copy(
+        update={"comparisons": (), "screen": eager.measurement}
+    )
+    forward = step.forward.model_copy(update={"evaluation": looked})
+    whole = made.model_copy(update={"backward": step.model_copy(update={"forward": forward})})
+    assert not why_not_own(whole)
+    reads = (BackwardRead(kind="weight", name="other"), *step.found.forward_reads[1:])
+    found = step.found.model_copy(update={"forward_reads": reads})
+    lacks = made.model_copy(update={"backward": step.model_copy(update={"found": found})})
+    assert why_not_own(lacks).startswith("a step needs the weight other, which")
