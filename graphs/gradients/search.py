@@ -138,6 +138,8 @@ async def _both(
         if why := _nothing(ended, "forward that keeps what the backward needs"):
             return BackwardSearch(backward=backward, why=why)
         assert isinstance(ended, Summary)
+        if ended.status == "stopped":
+            return BackwardSearch(backward=backward, why="the search was stopped before it")
         forward = ended.run
     ended = await begin(_written(folder, f"{name}_backward", backward.source), profile=profile)
     run = "" if isinstance(ended, Refusal) else ended.run
@@ -149,6 +151,8 @@ def _nothing(ended: Summary | Refusal, what: str) -> str:
     """Why a search over one of the step's files came to nothing; "" where it found a candidate."""
     if isinstance(ended, Refusal):
         return ended.sentence
+    if ended.status == "stopped" and ended.best is None:
+        return f"the search of the {what} was stopped"
     return "" if ended.best is not None else f"no candidate for the {what} was correct"
 
 
