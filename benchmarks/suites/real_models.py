@@ -12,6 +12,17 @@ ended, and `end`, which is one of
     cut_off         interrupted after `--run-limit-s`; what it had by then was not exported
     DEFECT          anything else: a traceback, a hang, an export that does not verify
 
+With `--train` kernels are searched both ways within the same seconds and exported by force, and
+verify.py compares gradients with float64 and times whole training steps (forward, backward, AdamW)
+in turns with eager's and torch.compile's, then chooses how the export goes. `steps` has every ratio
+with its interval, `gradients` how many times the reference's own error each way's was, and `end` is
+instead of the first
+
+    as_fast         the chosen way's step takes no longer than torch.compile's, by the interval
+    slower          it takes longer; `chosen` says which way it is
+    open            the interval is too wide to say (a tenth of the ratio, with 1 inside), or
+                    torch.compile could not run the model
+
 A run that is in `--out` already is not repeated, and none begins that `--limit-s` has no room for,
 so that the same call goes on where the last one was cut off. Several processes share the models,
 each with a GPU, a `--part` and an `--out` of its own:
@@ -20,6 +31,9 @@ each with a GPU, a `--part` and an `--out` of its own:
         --regions on --search standard --seconds 240 --evidence timing --run-limit-s 400
         --limit-s 580 --dtype float32 bfloat16 --part 2/4 --out part2.jsonl
     python benchmarks/suites/real_models.py --target cpu --models gpt tagger --out FILE
+    python benchmarks/suites/real_models.py --target cuda --size real --train --regions off
+        --models gpt vit encoder --search standard --seconds 120 --evidence timing
+        --run-limit-s 320 --verify-limit-s 230 --limit-s 580 --out steps.jsonl
     python benchmarks/suites/real_models.py --summary part1.jsonl part2.jsonl
 """
 
@@ -28,6 +42,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -58,7 +73,11 @@ NOTHING = (
 GRACE_S = 20.0  # to keep the best after an interrupt
 NOT_TOLD = ("out", "summary", "commit")
 WORDS = 8000  # of what a command said, its plan and what came of each region among them
-VERIFY_S = 120.0  # an export's own check, torch.compile's build included
+# What verify.py says of gradients and of a training step.
+GRADIENT = re.compile(r"gradients '(\w+)', .* error (\S+) times the reference's( {2}WRONG)?")
+SETTLED = 0.1  # of a ratio, as verify.py says it
+STEP = re.compile(r"against (\S+), GRADIENTS '(\w+)' +(\S+)x, 95 % interval (\S+) to (\S+): (.*)")
+CHOSEN = re.compile(r"GRADIENTS = '(\w+)' now")
 
 
 def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dict:
@@ -69,18 +88,46 @@ def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dic
     (project / "src" / "zoo" / "settings.json").write_text(json.dumps(settings))
     row = {"model": name, "dtype": dtype, "size": asked.size, "target": asked.target}
     row |= {"search": asked.search, "seconds_given": asked.seconds, "regions_asked": asked.regions}
-    row |= {"evidence": asked.evidence, "device": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+    row |= {
+        "train": asked.train,
+        "evidence": asked.evidence,
+        "device": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+    }
     began = time.time()
     said = ended(searching(name, asked, scratch), project, asked.run_limit_s)
     row |= {"wall_s": round(time.time() - began, 1), **said}
     if answer.exists():
         row |= json.loads(answer.read_text())
     if said["exit"] == 0 and export.is_dir():
-        command = [sys.executable, "verify.py", "--seconds", "3"]
-        command += ["--no-compile"] if asked.evidence == "timing" else []
-        checked = ended(command, export, VERIFY_S)
-        row["verify"] = {"exit": checked["exit"], "words": checked["printed"] or checked["words"]}
+        checked = ended(checking(asked), export, asked.verify_limit_s)
+        words = checked["printed"] or checked["words"]
+        row["verify"] = {"exit": checked["exit"], "late": checked["late"], "words": words}
+        row |= steps_of(words) if asked.train else {}
+        row["wall_s"] = round(time.time() - began, 1)
     return row | {"end": end_of(row)}
+
+
+def checking(asked: argparse.Namespace) -> list[str]:
+    """The export's own check: of its results and times, or of its training steps."""
+    command = [sys.executable, "verify.py", "--seconds", "3"]
+    if asked.train:
+        return [*command, "--steps", "--choose"]
+    return command + (["--no-compile"] if asked.evidence == "timing" else [])
+
+
+def steps_of(words: str) -> dict:
+    """What verify.py said of gradients and training steps, by way and rival."""
+    gradients: dict[str, float] = {}
+    for choice, error, _ in GRADIENT.findall(words):
+        gradients[choice] = max(float(error), gradients.get(choice, 0.0))
+    wrong = sorted({choice for choice, _, said in GRADIENT.findall(words) if said})
+    steps = [
+        {"way": way, "against": rival, "ratio": float(ratio), "ci95": [float(low), float(high)]}
+        for rival, way, ratio, low, high, _ in STEP.findall(words)
+    ]
+    chosen = CHOSEN.search(words)
+    found = {"gradients": gradients, "wrong": wrong, "steps": steps}
+    return found | {"chosen": chosen.group(1) if chosen else ""}
 
 
 def searching(name: str, asked: argparse.Namespace, scratch: Path) -> list[str]:
@@ -91,6 +138,7 @@ def searching(name: str, asked: argparse.Namespace, scratch: Path) -> list[str]:
         "--evidence", asked.evidence, "--json", str(scratch / "answer.json"),
         "--export", str(scratch / "faster"), "--run-dir", str(scratch / "runs"),
     ]  # fmt: skip
+    command += ["--train", "--force"] if asked.train else []
     return command + (["--seconds", str(asked.seconds)] if asked.seconds else [])
 
 
@@ -140,9 +188,27 @@ def end_of(row: dict) -> str:
         return "refused"
     if row["exit"] != 0 or "Traceback" in words:
         return "DEFECT"
+    if "verify" in row and row["train"]:
+        return end_of_steps(row)
     if "verify" in row:
         return "exported" if row["verify"]["exit"] == 0 else "DEFECT"
     return row["status"] if row.get("status") in NOTHING else "DEFECT"
+
+
+def end_of_steps(row: dict) -> str:
+    """Whether the chosen way's training step keeps up with torch.compile's."""
+    if row["verify"]["late"]:
+        return "cut_off"
+    if row["verify"]["exit"] != 0 or not row["chosen"]:
+        return "DEFECT"
+    beside = [step for step in row["steps"] if step["against"] == "torch.compile"]
+    of_chosen = [step for step in beside if step["way"] == row["chosen"]]
+    if not of_chosen:
+        return "open"  # torch.compile could not run it
+    if of_chosen[0]["ci95"][1] < 1:
+        return "slower"
+    low, high = of_chosen[0]["ci95"]
+    return "as_fast" if low > 1 or high - low <= SETTLED * of_chosen[0]["ratio"] else "open"
 
 
 def done_before(out: Path | None) -> set[tuple[str, str]]:
@@ -194,6 +260,9 @@ def table(rows: list[dict]) -> str:
     for row in rows:
         best = row.get("best") or {}
         ratio, ci95 = best.get("speedup_vs_best_baseline"), best.get("ci95") or ("", "")
+        if row.get("train"):
+            lines += step_lines(row)
+            continue
         shown = f"{ratio:.2f} | {ci95[0]:.2f} to {ci95[1]:.2f}" if ratio and ci95[0] else "- | -"
         lines.append(
             f"| {row['model']} | {row['dtype']} | {row['end']} | {shown} | {row['wall_s']:.0f} |"
@@ -204,6 +273,18 @@ def table(rows: list[dict]) -> str:
         mean = math.exp(sum(map(math.log, found)) / len(found))
         lines.append(f"\n{dtype}: {len(found)} exported, geometric mean {mean:.3f}x")
     return "\n".join(lines)
+
+
+def step_lines(row: dict) -> list[str]:
+    """Every way's training step beside torch.compile's, the chosen one by name in `end`."""
+    begin = f"| {row['model']} | {row['dtype']} |"
+    lines = [
+        f"{begin} {row['end']}: {step['way']}{' (chosen)' * (step['way'] == row['chosen'])} | "
+        f"{step['ratio']:.2f} of {step['against']}'s step | "
+        f"{step['ci95'][0]:.2f} to {step['ci95'][1]:.2f} | {row['wall_s']:.0f} |"
+        for step in row.get("steps", [])
+    ]
+    return lines or [f"{begin} {row['end']} | - | - | {row['wall_s']:.0f} |"]
 
 
 def parsed() -> argparse.Namespace:
@@ -218,7 +299,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of a search, all but reading held")
     parser.add_argument("--regions", default="auto", choices=["auto", "on", "off"])
     parser.add_argument("--evidence", default="full", choices=["full", "timing"])
+    parser.add_argument("--train", action="store_true", help="training steps, kernels both ways")
     parser.add_argument("--run-limit-s", type=float, default=900.0, help="then it is interrupted")
+    parser.add_argument("--verify-limit-s", type=float, default=120.0, help="of an export's check")
     parser.add_argument("--limit-s", type=float, default=math.inf, help="of the whole call")
     parser.add_argument("--commit", default="", help="where git cannot tell")
     parser.add_argument("--out", type=Path)
@@ -243,7 +326,8 @@ def main() -> None:
     ends_s = time.time() + asked.limit_s
     tell(conditions(asked), asked.out)
     for name, dtype in chosen(asked):
-        if time.time() + asked.run_limit_s + GRACE_S > ends_s:
+        checks_s = asked.verify_limit_s if asked.train else 0.0
+        if time.time() + asked.run_limit_s + GRACE_S + checks_s > ends_s:
             sys.stdout.write("the time is over; the same call goes on\n")
             return
         with tempfile.TemporaryDirectory(

@@ -1,8 +1,9 @@
 """Training steps with kernels both ways beside PyTorch's: searches with `--train`, then verify.py.
 
 For each file: `kernelwright optimize --train`, an export by force, and the export's `verify.py`,
-which compares gradients with float64 and times whole steps in turns with the reference. Prints one
-JSON line a file: what the searches say of a step, and what verify.py said. One call on a GPU:
+which compares gradients with float64 and times whole steps in turns with the reference, eager and
+compiled (of whole models: `real_models.py --train`). Prints one JSON line a file: what the searches
+say of a step, and what verify.py said. One call on a GPU:
 
     python benchmarks/suites/training_steps.py --target cuda --seconds 120
         --out benchmarks/results/h200/training_steps.jsonl
@@ -36,7 +37,7 @@ def once(file: Path, asked: argparse.Namespace, home: Path) -> dict[str, object]
     row = {"file": file.stem, "status": found["status"], "training": found["training"]}
     if found["export"] is None:
         return row
-    checked = [sys.executable, "verify.py", "--no-compile", "--seconds", "5"]
+    checked = [sys.executable, "verify.py", "--steps", "--seconds", "5"]
     said = subprocess.run(checked, capture_output=True, text=True, cwd=export, env=environment)
     lines = [line.strip() for line in said.stdout.splitlines()]
     kept = [line for line in lines if "gradients" in line or "GRADIENTS" in line or "WRONG" in line]

@@ -1,12 +1,17 @@
 """Searches a module's backward behind its forward, with a share of the same budget.
 
 The backward is traced in a worker and written as a module file, and an ordinary search is made
-over it: it is verified against float64, timed and certified like any task. What came of it is kept
-with the forward's run, and an export of that run then has both.
+over it: it is verified against float64 and timed beside eager PyTorch like any task. So is the
+forward of the step's own that keeps what the backward needs, where it has one. Neither is compared
+with torch.compile, as a region of a model is not: a whole step is, by the export's verify.py. What
+came of it is kept with the forward's run, and an export of that run then has all.
 """
 
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 
+from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
@@ -15,14 +20,17 @@ from kernelwright.profiles.load import Models, SearchProfile
 from kernelwright.tools.archive import Archive, default_home
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
-from kernelwright.tools.export.gradients import gradients_of
+from kernelwright.tools.evaluate.rules import Depth, Rules
+from kernelwright.tools.export.gradients import gradients_of, why_not_own
 from kernelwright.tools.types import Refusal, TracePolicy
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.training import TrainingSummary
 
-# Of what may be spent, the backward's part; which of the two gains more is not known before.
+# Of what may be spent, the step's part; which of the two gains more is not known before. Of that,
+# the backward's where the step has a forward of its own: it has twice the products.
 _SHARE = 0.5
+_BACKWARD_SHARE = 0.6
 
 
 def shares(profile: SearchProfile) -> tuple[SearchProfile, SearchProfile]:
@@ -48,6 +56,7 @@ async def with_backward(
     executor: Executor | None = None,
     control: Control | None = None,
     fresh: bool = False,
+    evidence: Depth = "full",
 ) -> Summary:
     """Search the backward of a run that has ended, and keep what came of it with that run.
 
@@ -61,6 +70,7 @@ async def with_backward(
         executor: who evaluates.
         control: the handle by which to stop it.
         fresh: begin with nothing out of the library of kernels.
+        evidence: what certifying adds.
 
     Returns:
         The same summary with what is known of a training step.
@@ -71,25 +81,27 @@ async def with_backward(
         if why := _why_not(summary):
             found = BackwardSearch(why=why)
         else:
-            async with opened(executor, record.target, choice, seed) as judge:
+            rules = Rules.of(evidence).within(profile.seconds * (1 - _BACKWARD_SHARE))
+            rules = rules.model_copy(update={"compile_ahead": False})
+            async with opened(executor, record.target, choice, seed, rules) as judge:
                 folder = archive.folder / "backward"
                 seen = await judge.backward(record.task)
                 found = BackwardSearch(backward=seen.backward, why=seen.failure)
+                begin = partial(
+                    start_search,
+                    policy=TracePolicy(allow=record.task.allow),
+                    target=record.target,
+                    seed=seed,
+                    home=home or default_home(),
+                    executor=RegionJudge(judge),
+                    models=models,
+                    control=control,
+                    fresh=fresh,
+                    modes=False,  # an export calls the plans of a step launch by launch
+                    evidence=evidence,
+                )
                 if seen.backward is not None:
-                    ended = await start_search(
-                        _written(folder, record.task.name, seen.backward.source),
-                        TracePolicy(allow=record.task.allow),
-                        record.target,
-                        profile,
-                        seed=seed,
-                        home=home or default_home(),
-                        executor=judge,
-                        models=models,
-                        control=control,
-                        fresh=fresh,
-                        modes=False,  # an export calls the backward's plan launch by launch
-                    )
-                    found = _ended(ended, seen.backward)
+                    found = await _both(seen.backward, folder, record.task.name, profile, begin)
         archive.record_term(BACKWARD_TERM, found.model_dump_json())
         summary = summary.model_copy(update={"training": training(archive, found)})
         archive.record_summary(summary, record.status)
@@ -104,17 +116,49 @@ def _why_not(summary: Summary) -> str:
     return "" if summary.best is not None else "no kernels were found for the forward"
 
 
-def _ended(ended: Summary | Refusal, backward: Backward) -> BackwardSearch:
-    """What came of the search over the backward's file."""
+Begin = Callable[..., Coroutine[None, None, Summary | Refusal]]
+
+
+async def _both(
+    backward: Backward, folder: Path, name: str, profile: SearchProfile, begin: Begin
+) -> BackwardSearch:
+    """Search the step's own forward, where it has one, then its backward.
+
+    Args:
+        backward: the files of both.
+        folder: where to write them.
+        name: of the task.
+        profile: what both may spend.
+        begin: a search over a file under a profile.
+    """
+    forward = ""
+    if backward.forward:
+        first, profile = _part(profile, 1 - _BACKWARD_SHARE), _part(profile, _BACKWARD_SHARE)
+        ended = await begin(_written(folder, f"{name}_forward", backward.forward), profile=first)
+        if why := _nothing(ended, "forward that keeps what the backward needs"):
+            return BackwardSearch(backward=backward, why=why)
+        assert isinstance(ended, Summary)
+        if ended.status == "stopped":
+            return BackwardSearch(backward=backward, why="the search was stopped before it")
+        forward = ended.run
+    ended = await begin(_written(folder, f"{name}_backward", backward.source), profile=profile)
+    run = "" if isinstance(ended, Refusal) else ended.run
+    why = _nothing(ended, "backward")
+    return BackwardSearch(run=run, forward=forward, backward=backward, why=why)
+
+
+def _nothing(ended: Summary | Refusal, what: str) -> str:
+    """Why a search over one of the step's files came to nothing; "" where it found a candidate."""
     if isinstance(ended, Refusal):
-        return BackwardSearch(backward=backward, why=ended.sentence)
-    why = "" if ended.best is not None else "no candidate for the backward was correct"
-    return BackwardSearch(run=ended.run, backward=backward, why=why)
+        return ended.sentence
+    if ended.status == "stopped" and ended.best is None:
+        return f"the search of the {what} was stopped"
+    return "" if ended.best is not None else f"no candidate for the {what} was correct"
 
 
 def _written(folder: Path, name: str, source: str) -> Path:
     folder.mkdir(exist_ok=True)
-    path = folder / f"{name}_backward.py"
+    path = folder / f"{name}.py"
     path.write_text(source, encoding="utf-8")
     return path
 
@@ -123,10 +167,10 @@ def training(archive: Archive, found: BackwardSearch) -> TrainingSummary:
     """A training step by the best kernels of both runs beside the reference's."""
     if found.why or found.backward is None:
         return TrainingSummary(run=found.run, why=found.why)
-    known = gradients_of(material_of(archive, forced=True))
+    material = material_of(archive, forced=True)
+    known = gradients_of(material)
     if known.training is None:
-        why = known.refused or "the backward needs what the forward's kernels are not given"
-        return TrainingSummary(run=found.run, why=why)
+        return TrainingSummary(run=found.run, why=why_not_own(material))
     inner = Archive.open(found.run, archive.folder.parent.parent)
     try:
         ended = inner.record().summary

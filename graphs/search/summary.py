@@ -5,6 +5,7 @@ What an export is made of is gathered from the archive here as well.
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from kernelwright.agents.llm.client import spent_by
 from kernelwright.graphs.run_view import RunView, counts_of, folded
@@ -35,9 +36,13 @@ BACKWARD_TERM = "backward"
 
 
 class BackwardSearch(Value):
-    """What came of searching a run's backward: its run, or why there is none."""
+    """What came of searching a run's backward: its run, or why there is none.
+
+    `forward` is the run of the step's own forward, where it has one.
+    """
 
     run: str = ""
+    forward: str = ""
     backward: Backward | None = None
     why: str = ""
 
@@ -102,15 +107,25 @@ def own_backward(archive: Archive) -> OwnBackward | None:
     found = BackwardSearch.model_validate_json(kept) if kept else BackwardSearch()
     if found.backward is None or not found.run:
         return None
+    home = archive.folder.parent.parent
+    backward = _part(found.run, home)
+    forward = _part(found.forward, home) if found.forward else None
+    if backward is None or (found.backward.forward and forward is None):
+        return None
+    return OwnBackward(found=found.backward, material=backward, forward=forward)
+
+
+def _part(run: str, home: Path) -> Material | None:
+    """The best of a run behind this one; None where it has none, or was deleted since.
+
+    It stands for no claim of its own: whether a step gains by it is said beside the step.
+    """
     try:
-        inner = Archive.open(found.run, archive.folder.parent.parent)
-    except RunError:  # it was deleted since; the forward stands without it
+        inner = Archive.open(run, home)
+    except RunError:
         return None
     try:
-        if choose(inner.standings()) is None:
-            return None
-        # It stands for no claim of its own: whether a step gains by it is said beside the step.
-        return OwnBackward(found=found.backward, material=material_of(inner, forced=True))
+        return None if choose(inner.standings()) is None else material_of(inner, forced=True)
     finally:
         inner.close()
 

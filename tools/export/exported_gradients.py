@@ -1,35 +1,66 @@
 """Verifies and times the gradients of this export; `verify.py` calls it.
 
 Where the export can run its kernels under autograd, gradients by every way that module.py offers
-are compared with those of the reference in float64, by the same bound as results. A whole training
-step, forward and backward, is timed beside the reference's; it is no part of the exit status.
+are compared with those of the reference in float64, by the same bound as results. Then a whole
+training step (forward, backward, AdamW as PyTorch has it for the device) is timed in turns with
+that of the reference in eager mode; the fastest that is certainly faster, and kernels both ways,
+with torch.compile's as well. Times are no part of the exit status. `--choose` writes that fastest
+way into module.py, "reference" where there is none.
+What is not covered: losses (each result is given a fixed random gradient), and data loading.
 """
 
+import re
+import statistics
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+CHOICE = re.compile(r'^GRADIENTS = "\w+"$', re.MULTILINE)
+RAN = ("kernel", "kernel (recorded)", "reference (compiled)")  # instead of the reference
 
-def check(verify: SimpleNamespace, pair: Any) -> bool:
-    """Compare gradients; says each, and whether all were right.
+
+def examine(verify: SimpleNamespace, pair: Any, asked: Any) -> bool:
+    """Compare gradients, then time steps; whether all gradients were right.
 
     Args:
         verify: what verify.py has.
         pair: the exported module and its reference.
+        asked: what verify.py was called with.
     """
+    if not hasattr(pair.exported, "GRADIENTS"):
+        return True
+    compiles = not asked.no_compile
+    choices = [c for c in pair.exported._CHOICES if c != "compile" or compiles]
+    right = {choice: check(verify, pair, choice) for choice in choices if choice != "reference"}
+    if asked.choose or not asked.no_timing:
+        verify.say("Time of a training step (forward, backward, AdamW), as the other's over ours:")
+        chosen = time_steps(verify, pair, asked.seconds, [c for c in right if right[c]], compiles)
+        if asked.choose:
+            path = verify.FOLDER / "module.py"
+            words = CHOICE.sub(f'GRADIENTS = "{chosen}"', path.read_text(encoding="utf-8"))
+            path.write_text(words, encoding="utf-8")
+            verify.say(f"  module.py has GRADIENTS = {chosen!r} now")
+    # What torch.compile makes of the reference is nothing of this export's.
+    return all(fine for choice, fine in right.items() if choice != "compile")
+
+
+def check(verify: SimpleNamespace, pair: Any, choice: str) -> bool:
+    """Compare gradients by one way; says each, and whether all were right."""
     fine = True
-    for choice in pair.exported._CHOICES:
-        if choice == "reference":
-            continue
-        pair.exported.GRADIENTS = choice
-        for seed, words in ((1, "own inputs"), (2, "another seed")):
+    pair.exported.GRADIENTS = choice
+    for seed, words in ((1, "own inputs"), (2, "another seed")):
+        try:
             ratio, wrong = _worst(verify, pair, pair.inputs(seed, lambda x: x), choice)
-            verdict = f"  WRONG: {wrong}" if wrong else ""
-            name = f"gradients {choice!r}, {words}"
-            verify.say(f"  {name:<36} error {ratio:.2f} times the reference's{verdict}")
-            fine = fine and not wrong
+        except Exception as problem:
+            if choice != "compile":
+                raise
+            ratio, wrong = float("inf"), str(problem).splitlines()[0][:100]
+        verdict = f"  WRONG: {wrong}" if wrong else ""
+        name = f"gradients {choice!r}, {words}"
+        verify.say(f"  {name:<36} error {ratio:.2f} times the reference's{verdict}")
+        fine = fine and not wrong
     return fine
 
 
@@ -37,14 +68,14 @@ def _worst(verify: SimpleNamespace, pair: Any, inputs: list[Any], choice: str) -
     """How many times the reference's own error the gradients' is, and what went wrong."""
     exported, reference = pair.exported, pair.reference
     pair.module.load_state_dict(reference.state_dict())
-    kernels = exported.backward.COUNTS if choice == "own" else exported.COUNTS
-    before = sum(kernels[name] for name in ("kernel", "kernel (recorded)"))
-    mine = _gradients(verify, exported, pair.module, inputs)
-    if sum(kernels[name] for name in ("kernel", "kernel (recorded)")) == before:
-        return float("inf"), f"the kernels did not run ({dict(kernels)})"
-    theirs = _gradients(verify, exported, reference, inputs)
+    counters = _counters(exported, choice)
+    before = [_ran(counts) for counts in counters]
+    mine = _gradients(verify, pair, pair.module, inputs)
+    if any(_ran(counts) == then for counts, then in zip(counters, before, strict=True)):
+        return float("inf"), f"the kernels did not run ({[*map(dict, counters)]})"
+    theirs = _gradients(verify, pair, reference, inputs)
     doubles = [*map(verify.doubled, inputs)]
-    exact = _gradients(verify, exported, verify.in_doubles(reference), doubles)
+    exact = _gradients(verify, pair, verify.in_doubles(reference), doubles)
     worst = 0.0
     for name, value in exact.items():
         if (name in mine) != (name in theirs):
@@ -57,13 +88,55 @@ def _worst(verify: SimpleNamespace, pair: Any, inputs: list[Any], choice: str) -
     return worst, "" if worst <= verify.BOUND else "its error is too large"
 
 
+def _counters(exported: Any, choice: str) -> list[Any]:
+    """How calls ended in every part that has kernels for this way."""
+    if not choice.startswith("own"):
+        return [exported.COUNTS]
+    names = ("backward", "forward") if choice == "own" else (choice.removeprefix("own_"),)
+    parts = [getattr(exported, name, None) for name in names]
+    return [part.COUNTS for part in parts if part is not None]
+
+
+def _ran(counts: Any) -> int:
+    return sum(counts[name] for name in RAN)
+
+
 def _gradients(
-    verify: SimpleNamespace, exported: Any, module: Any, inputs: list[Any]
+    verify: SimpleNamespace, pair: Any, module: Any, inputs: list[Any]
 ) -> dict[str, torch.Tensor]:
     """The gradients of one call, by what they belong to."""
-    names, step = _step(verify, exported, module, inputs)
-    found = zip(names, step(), strict=True)
-    return {name: _as_real(value) for name, value in found if value is not None}
+    given = _given(pair, inputs)
+    leaves = {f"input {n}": x for n, x in enumerate(given) if getattr(x, "requires_grad", False)}
+    leaves |= {name: p for name, p in module.named_parameters() if p.requires_grad}
+    with torch.enable_grad():
+        results = _results(verify, pair.exported, module, given)
+        upstream = _upstream(results)
+        found = torch.autograd.grad(results, [*leaves.values()], upstream, allow_unused=True)
+    return {n: _as_real(value) for n, value in zip(leaves, found, strict=True) if value is not None}
+
+
+def _given(pair: Any, inputs: list[Any]) -> list[Any]:
+    """The inputs; a layer's come from another and have gradients, a whole model's are data."""
+    if pair.evidence["task"]["entry_kind"] == "built":
+        return inputs
+    return [
+        x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        for x in inputs
+    ]
+
+
+def _results(
+    verify: SimpleNamespace, exported: Any, module: Any, given: list[Any]
+) -> list[torch.Tensor]:
+    results = verify.flat(verify.run(exported, module, given))
+    return [value for value in results if value.requires_grad]
+
+
+def _upstream(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """A gradient for each result, drawn in float32 for all, so that each side has the same ones."""
+    torch.manual_seed(0)
+    drawn = [torch.randn(value.shape) for value in results]
+    return [d.to(v) for d, v in zip(drawn, results, strict=True)]
 
 
 def _as_real(value: torch.Tensor) -> torch.Tensor:
@@ -72,39 +145,75 @@ def _as_real(value: torch.Tensor) -> torch.Tensor:
 
 
 def _step(
-    verify: SimpleNamespace, exported: Any, module: Any, inputs: list[Any]
-) -> tuple[list[str], Callable[[], Any]]:
-    """A forward and its backward as a call, for gradients of the same values on every side."""
-    given = [
-        x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        for x in inputs
-    ]
-    leaves = {f"input {n}": x for n, x in enumerate(given) if getattr(x, "requires_grad", False)}
-    leaves |= {name: p for name, p in module.named_parameters() if p.requires_grad}
+    verify: SimpleNamespace, pair: Any, module: Any, owner: Any, inputs: list[Any]
+) -> Callable[[], None]:
+    """Forward, backward and optimiser as a call. The rate is 0, so that weights stay equal.
+
+    Args:
+        verify: what verify.py has.
+        pair: the exported module and its reference.
+        module: what is called.
+        owner: whose parameters it has.
+        inputs: of every call.
+    """
+    weights = [p for p in owner.parameters() if p.requires_grad]
+    given = _given(pair, inputs)
+    leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
     upstream: list[torch.Tensor] = []
+    optimiser = torch.optim.AdamW(weights, lr=0.0, fused=pair.device != "cpu") if weights else None
 
-    def step() -> Any:
+    def step() -> None:
         with torch.enable_grad():
-            results = verify.flat(verify.run(exported, module, given))
-            results = [value for value in results if value.requires_grad]
+            results = _results(verify, pair.exported, module, given)
             if not upstream:
-                torch.manual_seed(0)
-                # Drawn in float32 for all, so that each side has the same ones.
-                drawn = [torch.randn(value.shape) for value in results]
-                upstream.extend(d.to(v) for d, v in zip(drawn, results, strict=True))
-            return torch.autograd.grad(results, [*leaves.values()], upstream, allow_unused=True)
+                upstream.extend(_upstream(results))
+            torch.autograd.backward(results, upstream)
+        if optimiser is not None:
+            optimiser.step()
+        for leaf in (*weights, *leaves):
+            leaf.grad = None
 
-    return list(leaves), step
+    return step
 
 
-def time_steps(verify: SimpleNamespace, pair: Any, seconds: float) -> None:
-    """Time a whole training step beside the reference's, by every way."""
+def time_steps(
+    verify: SimpleNamespace, pair: Any, seconds: float, choices: list[str], compiled: bool
+) -> str:
+    """Time a whole training step by every way in turns with others'; the way to choose."""
     inputs = pair.inputs(1, lambda x: x)
-    clock = verify.Clock(pair.device, queued=False)
-    for choice in pair.exported._CHOICES:
-        pair.exported.GRADIENTS = choice
-        mine = _step(verify, pair.exported, pair.module, inputs)[1]
-        theirs = _step(verify, pair.exported, pair.reference, inputs)[1]
-        if choice != "reference":
-            ratios = verify.compare(mine, theirs, clock, seconds)
-            verify.judged(f"eager, GRADIENTS {choice!r}", ratios)
+    chosen, most = "reference", 1.0
+    for choice in choices:
+        ratios = _beside(verify, pair, inputs, seconds, choice, "eager", pair.reference)
+        if ratios and verify.interval(ratios)[0] > 1 and statistics.median(ratios) > most:
+            chosen, most = choice, statistics.median(ratios)
+    rival = torch.compile(pair.reference) if compiled else pair.reference
+    again = [chosen, *(choice for choice in choices if choice == "own" != chosen)]
+    for choice in again if compiled else ():
+        _beside(verify, pair, inputs, seconds, choice, "torch.compile", rival)
+    pair.exported.GRADIENTS = chosen
+    return chosen
+
+
+def _beside(
+    verify: SimpleNamespace,
+    pair: Any,
+    inputs: list[Any],
+    seconds: float,
+    choice: str,
+    name: str,
+    rival: Callable[..., object],
+) -> list[float]:
+    """How many times as fast a step by one way is, pair by pair; nothing where one cannot run."""
+    pair.exported.GRADIENTS = choice
+    mine = _step(verify, pair, pair.module, pair.module, inputs)
+    theirs = _step(verify, pair, rival, pair.reference, inputs)
+    try:
+        ratios: list[float] = verify.compare(
+            mine, theirs, verify.Clock(pair.device, queued=False), seconds
+        )
+    except Exception as problem:  # that a module cannot be compiled is a fact about it
+        words = str(problem).splitlines()[0][:100]
+        verify.say(f"  {name}, GRADIENTS {choice!r} could not run: {words}")
+        return []
+    verify.judged(f"{name}, GRADIENTS {choice!r}", ratios)
+    return ratios

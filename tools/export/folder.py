@@ -22,6 +22,7 @@ from kernelwright.tools.types import IN_MODE, RefusedError, Task
 # What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"
 BACKWARD = "backward"  # the folder of the gradients' kernels
+FORWARD = "forward"  # the folder of those that keep what the gradients' need
 PROJECT = "project"  # the folder of what the reference needs
 _EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
 _EXPORTED_MODES = Path(modes.__file__)  # nor this
@@ -126,12 +127,15 @@ def _draws(material: Material) -> dict[str, str]:
 
 
 def _backward(material: Material) -> dict[str, str]:
-    """The backward as an export of its own, in a folder inside, where this one uses it."""
+    """The directions of a step as exports of their own, in folders inside, where it uses them."""
     if material.backward is None or not gradients.is_own(material):
         return {}
+    inner = {BACKWARD: material.backward.material, FORWARD: material.backward.forward}
     return {
-        f"{BACKWARD}/{name}": text
-        for name, text in export_files(material.backward.material, BACKWARD).items()
+        f"{folder}/{name}": text
+        for folder, part in inner.items()
+        if part is not None
+        for name, text in export_files(part, folder).items()
     }
 
 

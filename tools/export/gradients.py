@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kernelwright.tools.candidates.plan import Plan, validate_plan
 from kernelwright.tools.export.guards import Argument, Material
 from kernelwright.tools.languages import language_of
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import InputSpec, Task
 from kernelwright.tools.types.backward import BackwardRead, ReadKind
 from kernelwright.tools.types.training import TrainingSummary
 
@@ -59,7 +59,7 @@ def gradients_of(material: Material) -> Gradients:
     source = language_of(material.candidate).parse(material.candidate.kernel)
     plan = validate_plan(material.candidate.plan, source)
     refused = _refused(task, plan, floating)
-    known = not refused and _reads(material) <= _known(task, plan)
+    known = not refused and _reads(material) <= _known(material, plan)
     return Gradients(refused, floating, training_of(material) if known else None)
 
 
@@ -71,16 +71,18 @@ def is_own(material: Material) -> bool:
 def training_of(material: Material) -> TrainingSummary | None:
     """A step by kernels beside the reference's; None without a backward that is right."""
     own = material.backward
-    forward = _over_eager(material)
-    backward = _over_eager(own.material) if own is not None else None
-    if own is None or forward is None or backward is None:
+    if own is None or (own.found.forward and own.forward is None):
+        return None
+    first = own.forward or material
+    forward, backward = _over_eager(first), _over_eager(own.material)
+    if forward is None or backward is None:
         return None
     # Kernels and PyTorch's operators were timed in turns, in searches at different times: their
     # ratios carry over to the times of one and the same hour, their milliseconds would not.
     return TrainingSummary(
         reference_forward_ms=own.found.forward_ms,
         reference_step_ms=own.found.step_ms,
-        forward_ms=own.found.eager_forward_ms / forward + _prepare_ms(material),
+        forward_ms=own.found.eager_forward_ms / forward + _prepare_ms(first),
         backward_ms=own.found.eager_backward_ms / backward,
     )
 
@@ -91,17 +93,42 @@ def _prepare_ms(material: Material) -> float:
     return (material.evaluation.prepare_ms or 0.0) if prepares else 0.0
 
 
+def why_not_own(material: Material) -> str:
+    """Why an export of this has no kernels for its gradients; "" where it has."""
+    found = gradients_of(material)
+    if found.refused or found.training is not None:
+        return found.refused
+    if material.backward is None:
+        return "no kernels were found for it"
+    source = language_of(material.candidate).parse(material.candidate.kernel)
+    plan = validate_plan(material.candidate.plan, source)
+    lacking = sorted(f"{r.kind} {r.name}" for r in _reads(material) - _known(material, plan))
+    return (
+        f"a step needs the {lacking[0]}, which the forward's kernels are not given"
+        if lacking
+        else "its kernels were not timed"
+    )
+
+
 def _over_eager(material: Material) -> float | None:
-    """Eager's time over the candidate's, timed in turns; None where it was not."""
+    """Eager's time over the candidate's: in turns, else by a first look; None without either."""
     compared = (c for c in material.evaluation.comparisons if c.baseline == "eager")
-    return next((item.ratio for item in compared), None)
+    if (in_turns := next((item.ratio for item in compared), None)) is not None:
+        return in_turns
+    eager, took_ms = material.baselines.named("eager"), material.evaluation.median_ms
+    if eager is None or eager.measurement is None or not took_ms:
+        return None
+    return eager.measurement.median_ms / took_ms
 
 
-def _known(task: Task, plan: Plan) -> set[BackwardRead]:
-    """What the export can give a backward: what the kernels read forward, and the result's ends."""
+def _known(material: Material, plan: Plan) -> set[BackwardRead]:
+    """What the export can give a backward: what forwards read and keep, and the result's ends."""
+    task, own = material.task, material.backward
+    kept = {BackwardRead(kind="kept", name=str(at)) for at in range(own.found.kept if own else 0)}
     ends = {BackwardRead(kind=kind, name=name) for kind, name in _ends(task)}
     inputs = {BackwardRead(kind="input", name=spec.name) for spec in task.tensor_inputs}
-    return ends | inputs | {BackwardRead(kind="weight", name=name) for name in plan.weights}
+    weights = {BackwardRead(kind="weight", name=name) for name in plan.weights}
+    return kept | ends | inputs | weights
 
 
 def _ends(task: Task) -> dict[tuple[ReadKind, str], str]:
@@ -192,7 +219,17 @@ def values(
 
 
 def _reads(material: Material) -> set[BackwardRead]:
-    return set(material.backward.found.reads) if material.backward else set()
+    """What both directions of a step are given."""
+    if material.backward is None:
+        return set()
+    return {*material.backward.found.reads, *material.backward.found.forward_reads}
+
+
+def _laid_out(name: str, read: BackwardRead, spec: InputSpec) -> str:
+    """A tensor as the backward's kernels were verified with it, whatever made it, as Python."""
+    if read.kind not in ("kept", "result") or spec.tensor is None:
+        return name
+    return f"_laid_out({name}, {spec.tensor.strides})"
 
 
 def _own(
@@ -200,8 +237,9 @@ def _own(
 ) -> dict[str, object]:
     """What the backward is given, and where its results belong, as Python."""
     if material.backward is None or not tensors:
-        return {"backward_reads": [], "backward_gives": []}
+        return {"backward_reads": [], "backward_gives": [], "forward_reads": [], "keeps": 0}
     found = material.backward.found
+    names |= {("kept", str(at)): f"kept[{at}]" for at in range(found.kept)}
     of = {
         names[item.kind, item.name]: names["gradient", item.of]
         if item.place is None
@@ -210,6 +248,11 @@ def _own(
         if (item.kind, item.name) in names
     }
     return {
-        "backward_reads": [names[read.kind, read.name] for read in found.reads],
+        "keeps": found.kept,
+        "forward_reads": [names[read.kind, read.name] for read in found.forward_reads],
+        "backward_reads": [
+            _laid_out(names[read.kind, read.name], read, spec)
+            for read, spec in zip(found.reads, material.backward.material.task.inputs, strict=True)
+        ],
         "backward_gives": [of.get(item.name, "None") for item in tensors],
     }

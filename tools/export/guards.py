@@ -66,11 +66,13 @@ class OwnBackward(Value):
     """A verified backward of the same task.
 
     `found` says what its arguments and results stand for, `material` is its candidate with what is
-    known about it, as a task of its own.
+    known about it, as a task of its own; `forward` is that of the forward which keeps what the
+    backward is given, where it is given more than the module's own forward has.
     """
 
     found: Backward
     material: Material
+    forward: Material | None = None
 
 
 Material.model_rebuild()

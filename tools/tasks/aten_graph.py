@@ -66,8 +66,10 @@ _BREAK_DOWN = words(
 )
 
 _KEEP_WHOLE = words(
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu lstm gru rnn_tanh "
-    "rnn_relu upsample_bilinear2d upsample_bicubic2d upsample_nearest1d upsample_nearest2d "
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_flash_attention_for_cpu_backward embedding_dense_backward "
+    "convolution_backward lstm gru rnn_tanh rnn_relu upsample_bilinear2d upsample_bicubic2d "
+    "upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d upsample_linear1d upsample_trilinear3d _upsample_nearest_exact1d "
     "_upsample_nearest_exact2d _upsample_nearest_exact3d grid_sampler_2d im2col col2im "
     "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
@@ -161,7 +163,7 @@ _OURS: Table = {
 Rule = Callable[..., tuple[torch.Tensor, ...]]
 
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
-_LAYERS = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+RECURRENT_LAYERS = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
 
 
 @contextmanager
@@ -170,10 +172,10 @@ def shapes_without_unrolling() -> Iterator[None]:
 
     To be entered anew for every pass: torch drops the rules for fake tensors after each.
     """
-    saved = {layer: dict(layer.py_kernels) for layer in _LAYERS}
+    saved = {layer: dict(layer.py_kernels) for layer in RECURRENT_LAYERS}
     table = dict(decomposition_table)
     try:
-        for layer in _LAYERS:
+        for layer in RECURRENT_LAYERS:
             rule: Rule = _lstm if layer is aten.lstm.input else _one_state
             layer.py_kernels.update(dict.fromkeys(_KEYS, rule))
             layer._dispatch_cache.clear()

@@ -96,9 +96,11 @@ def _base(node: fx.Node) -> str:
 
 def _draws_with_certainty(node: fx.Node) -> bool:
     """Attention and recurrent layers carry the tag for their dropout, which is mostly zero."""
-    if node.target is aten.scaled_dot_product_attention.default:
-        dropout = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
-        return not dropout
+    arguments = node.target._schema.arguments if isinstance(node.target, OpOverload) else []
+    for place, argument in enumerate(arguments):
+        if argument.name == "dropout_p":  # of attention, whole or as a device's own operator
+            given = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p")
+            return not given
     packet = getattr(node.target, "_overloadpacket", None)
     if packet in (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu):
         dropout, training = node.args[5], node.args[6]

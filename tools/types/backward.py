@@ -1,8 +1,9 @@
 """The backward of a module as a task of its own: its file, and what its tensors stand for.
 
 The file is a module like any other, so that the same search finds kernels for it. It is given what
-the forward read, the forward's results, and the gradients of these; nothing else is kept between
-the two, and what it needs besides it computes again.
+the forward read, the forward's results, and the gradients of these; what it needs besides it
+computes again. Where that would take products, the step has a forward of its own, one more such
+file, which returns what it keeps behind its results.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from pydantic import Field
 
 from kernelwright.tools.types.value import Value
 
-ReadKind = Literal["input", "weight", "result", "gradient"]
+ReadKind = Literal["input", "weight", "result", "gradient", "kept"]
 
 
 class BackwardRead(Value):
     """One argument of the backward: an input or weight by its name, a result, or its gradient.
 
-    Of several results `name` is the place among all of them; a lone one has none.
+    What is kept is called by its number among all that is. Of several results `name` is the place
+    among all of them; a lone one has none.
     """
 
     kind: ReadKind
@@ -46,6 +48,9 @@ class Backward(Value):
         source: the text of its file.
         reads: its arguments in order.
         gives: the gradients, by what they belong to.
+        forward: the text of the step's own forward; "" where the module's own is enough.
+        forward_reads: its arguments in order.
+        kept: how many tensors it returns behind its results.
         forward_ms: the reference's forward with autograd recording, the least of several calls.
         step_ms: the same with its backward.
         eager_forward_ms: the forward with nothing recorded.
@@ -57,6 +62,9 @@ class Backward(Value):
     source: str
     reads: tuple[BackwardRead, ...]
     gives: tuple[BackwardGives, ...]
+    forward: str = ""
+    forward_reads: tuple[BackwardRead, ...] = ()
+    kept: int = 0
     forward_ms: float = Field(default=0, ge=0)
     step_ms: float = Field(default=0, ge=0)
     eager_forward_ms: float = Field(default=0, ge=0)

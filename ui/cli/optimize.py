@@ -152,6 +152,7 @@ def prepared(
             choice=options.executor,
             control=control,
             fresh=options.fresh,
+            evidence=options.evidence,
         )
 
     return begin

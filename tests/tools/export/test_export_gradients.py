@@ -184,6 +184,7 @@ def test_gradients_of_complex_weights_are_compared_part_by_part():
             return (x * self.factors).abs()
 
     verify = SimpleNamespace(flat=lambda result: [result], run=lambda _, module, x: module(*x))
-    found = exported_gradients._gradients(verify, None, Turned(), [torch.randn(3, 5)])
+    pair = SimpleNamespace(exported=None, evidence={"task": {"entry_kind": "kernelbench"}})
+    found = exported_gradients._gradients(verify, pair, Turned(), [torch.randn(3, 5)])
     assert found["factors"].shape == (5, 2)
     assert {value.dtype for value in found.values()} == {torch.float32}

@@ -5,7 +5,7 @@ import torch
 
 from kernelwright.tools.export import OwnBackward, export_files, export_folder
 from kernelwright.tools.languages import in_mode
-from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types.backward import Backward
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernelwright.tools.export import OwnBackward, export_folder
-from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 
 BEGIN = """

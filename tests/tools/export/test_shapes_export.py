@@ -14,7 +14,7 @@ from kernelwright.tools.evaluate.executors.sizes import SizedTasks
 from kernelwright.tools.export import Material, OwnBackward, export_folder
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 from kernelwright.tools.types.shapes import SizeCheck, VerifiedShapes

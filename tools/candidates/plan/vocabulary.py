@@ -161,9 +161,11 @@ OPERATORS: tuple[type[ast.AST], ...] = (
 
 _CONTRACTIONS = """
     _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-    _scaled_dot_product_flash_attention_for_cpu addbmm addmm addmv baddbmm bilinear bmm conv1d
-    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution dot einsum gru
-    kron linear lstm matmul mm mv outer rnn_relu rnn_tanh scaled_dot_product_attention tensordot
+    _scaled_dot_product_flash_attention_for_cpu
+    _scaled_dot_product_flash_attention_for_cpu_backward addbmm addmm addmv baddbmm bilinear bmm
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
+    convolution_backward dot einsum gru kron linear lstm matmul mm mv outer rnn_relu rnn_tanh
+    scaled_dot_product_attention tensordot
 """
 
 _POOLING = """
@@ -173,9 +175,10 @@ _POOLING = """
 """
 
 _INDEXING = """
-    _embedding_bag_forward_only diagonal_scatter embedding gather index index_add index_copy
-    index_fill index_put index_select masked_fill masked_scatter masked_select nonzero scatter
-    scatter_add scatter_reduce select_scatter slice_scatter take take_along_dim where
+    _embedding_bag_forward_only diagonal_scatter embedding embedding_dense_backward gather index
+    index_add index_copy index_fill index_put index_select masked_fill masked_scatter masked_select
+    nonzero scatter scatter_add scatter_reduce select_scatter slice_scatter take take_along_dim
+    where
 """
 
 _SORTING = """
@@ -273,6 +276,7 @@ DROPOUT: Mapping[str, tuple[str, int]] = {
     "_scaled_dot_product_efficient_attention": ("dropout_p", 5),
     "_scaled_dot_product_flash_attention": ("dropout_p", 3),
     "_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 3),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": ("dropout_p", 6),
     "gru": ("dropout", 5),
     "lstm": ("dropout", 5),
     "rnn_relu": ("dropout", 5),

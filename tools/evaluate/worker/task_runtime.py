@@ -174,7 +174,7 @@ class TaskRuntime:
         seconds = forward_s(self.runtime)
         if seconds > _PATIENCE_S:
             raise refuse(f"one forward would take about {seconds:.0f} s here")
-        from kernelwright.tools.tasks.backward import backward_of
+        from kernelwright.tools.tasks.gradients.backward import backward_of
 
         arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "backward")))
         return backward_of(self.runtime.reference, self.task, arguments)

@@ -19,8 +19,9 @@ from kernelwright.tools.types.outline import Region
 
 CONTRACTIONS = words(
     "addbmm addmm baddbmm bilinear bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d convolution einsum linear matmul mm scaled_dot_product_attention tensordot "
-    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
+    "conv_transpose3d convolution convolution_backward einsum linear matmul mm "
+    "scaled_dot_product_attention tensordot _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention "
     "_scaled_dot_product_efficient_attention"
 )
 _RECURRENT = words("gru lstm rnn_relu rnn_tanh")

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.tasks.backward import backward_of
+from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
+from kernelwright.tools.types.graph import base
 
 BEGIN = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
 SOFTMAX = """class Model(nn.Module):
@@ -73,6 +76,58 @@ PACKED = """class Model(nn.Module):
 def get_inputs():
     return [torch.randn(6, 10)]
 """
+# As transformers' models do, which leave a mask of all ones out where nothing is traced.
+ASKS_FOR_VALUES = """class Model(nn.Module):
+    def forward(self, x, mask):
+        exporting = torch.compiler.is_exporting()
+        if not exporting and not isinstance(mask, torch._subclasses.FakeTensor) and mask.all():
+            return torch.tanh(x)
+        return torch.tanh(x) * mask
+
+
+def get_inputs():
+    return [torch.randn(6, 10), torch.rand(6, 1) > 0.5]
+"""
+ATTENDED = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.patches = nn.Conv1d(8, 8, 3, padding=1)
+
+    def forward(self, words):
+        x = self.patches(self.embed(words).transpose(1, 2)).view(2, 2, 8, 3).transpose(2, 3)
+        q, k = x.split(4, -1)
+        return F.scaled_dot_product_attention(q, k.tanh(), k, is_causal=True)
+
+
+def get_inputs():
+    return [torch.randint(0, 20, (2, 6))]
+"""
+# In evaluation mode a batch norm saves statistics without elements for its backward.
+NORMED = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4).eval()
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.first(x)))
+
+
+def get_inputs():
+    return [torch.randn(2, 3, 9)]
+"""
+RECURRENT = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(10, 4)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+
+def get_inputs():
+    return [torch.randn(6, 2, 10)]
+"""
 RMS = """class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -98,11 +153,15 @@ def made(source):
     return task, reference, arguments, backward_of(reference, task, arguments)
 
 
-@pytest.mark.parametrize("source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED])
+@pytest.mark.parametrize(
+    "source",
+    [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED, ASKS_FOR_VALUES, ATTENDED, NORMED],
+)
 def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     task, reference, arguments, found = made(source)
     weights = dict(reference.module.named_parameters())
     leaves = {("weight", name): w.requires_grad_() for name, w in weights.items()}
+    weights |= dict(reference.module.named_buffers())
     for spec, value in zip(task.inputs, arguments, strict=True):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             leaves["input", spec.name] = value.requires_grad_()
@@ -123,18 +182,71 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
         "result": lambda name: results[name].detach(),
         "gradient": gradients.get,
     }
-    names: dict[str, object] = {}
-    exec(found.source, names)
-    with torch.no_grad():
-        given = [held[read.kind](read.name) for read in found.reads]
-        got = names["Model"]()(*given)
+
+    def called(file, reads):
+        names: dict[str, object] = {}
+        exec(file, names)
+        with torch.no_grad():
+            return names["Model"]()(*(held[read.kind](read.name) for read in reads))
+
+    if found.forward:
+        ours = called(found.forward, found.forward_reads)
+        kept = ours[len(results) :]
+        assert len(kept) == found.kept > 0
+        for mine, result in zip(ours, results.values(), strict=False):
+            torch.testing.assert_close(mine, result)
+        held["kept"] = lambda name: kept[int(name)]
+    got = called(found.source, found.reads)
     got = (got,) if isinstance(got, torch.Tensor) else got
     gives = {(item.kind, item.name): item for item in found.gives}
     for key, value in zip(leaves, expected, strict=True):
         place, of = gives[key].place, gives[key].of
         torch.testing.assert_close(gradients[of] if place is None else got[place], value)
-    assert isinstance(trace(found.source, "backward.py", TracePolicy()), Task)
+    again = trace(found.source, "backward.py", TracePolicy())
+    assert isinstance(again, Task)
+    assert not again.draws_random, "attention without dropout draws nothing"
+    operators = {base(node.op) for node in again.graph.nodes if node.op.startswith("aten.")}
+    assert operators - {"getitem"} <= ADMITTED, "a plan may call what it does not compute itself"
     assert found.step_ms >= found.forward_ms > 0
+
+
+def test_products_are_kept_for_the_backward_and_pointwise_operators_are_computed_again():
+    source = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x))).tanh()
+
+
+def get_inputs():
+    return [torch.randn(6, 8)]
+"""
+    found = made(source)[-1]
+    assert found.kept == 1
+    assert found.forward.count("addmm") == 2
+    assert "addmm" not in found.source
+    assert "gelu.default" in found.source
+    assert {read.kind for read in found.reads} == {"input", "weight", "kept", "result", "gradient"}
+    assert not made(NORM)[-1].forward
+
+
+def test_a_gpu_s_attention_which_knows_no_float64_is_traced_by_its_products():
+    with sdpa_kernel(SDPBackend.MATH):
+        found = made(ATTENDED)[-1]
+    assert "_scaled_dot_product" not in found.source
+    assert "bmm" in found.source
+
+
+def test_a_whole_model_s_inputs_are_data_without_gradients():
+    source = f"{BEGIN}{NORM}\n\ndef make():\n    return Model()\n"
+    task = trace(source, "model.py", TracePolicy(entry="make", makes=True))
+    assert isinstance(task, Task), task
+    found = backward_of(Reference.build(task, "cpu"), task, [torch.randn(6, 10), 2.0])
+    assert {(item.kind, item.name) for item in found.gives} == {
+        ("weight", "norm.weight"), ("weight", "norm.bias"),
+    }  # fmt: skip
 
 
 def test_a_softmax_keeps_its_result_only():
@@ -156,6 +268,7 @@ def test_several_results_are_given_by_their_places_and_integers_have_no_gradient
     [
         (SOFTMAX.replace("torch.softmax(x, -1)", "x.argmax(-1)"), "No result is a floating"),
         (RESIDUAL.replace("torch.tanh(x)", "x"), "need no computing"),
+        (RECURRENT, r"gradients of the recurrent layer \(lstm\) are left to PyTorch"),
     ],
 )
 def test_what_has_no_backward_of_its_own_is_refused_in_a_sentence(source, words):

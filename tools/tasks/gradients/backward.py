@@ -1,35 +1,45 @@
 """Traces the backward of a module and writes it as a module file of its own.
 
 The gradients are traced at the level of ATen (make_fx over torch.func.vjp) with the operators that
-autograd itself runs, so that PyTorch's time for the file is that of its own backward. Where the
-graph uses results of the forward, they are given; what else it needs of the forward it computes
-again from the forward's arguments. Of several results those that are floating have a gradient.
-Only called inside workers.
-Not covered: modules that update buffers.
+autograd itself runs, so that PyTorch's time for the file is that of its own backward. What is
+differentiated is the forward as `torch.export` reads it, so that code which asks for values where
+nothing exports (masks of all ones are left out) is read as in the forward's own trace. Where the
+graph uses results of the forward, they are given. What else it needs of the forward it computes
+again from the forward's arguments, unless that would take products: then a forward of the step's
+own keeps it (`kept.py`), also a module file. Of several results those that are floating have a
+gradient. Only called inside workers.
+Not covered: modules that update buffers, and recurrent layers, whose gradients would be unrolled.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import cast
 
 import torch
 from torch import fx
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.gradients.kept import Step, make_empty_anew, split
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced
 from kernelwright.tools.tasks.outline import looked_at
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.regions import region_source
 from kernelwright.tools.types import RefusedError, Task, refuse
-from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead
+from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead, ReadKind
 from kernelwright.tools.types.outline import Outline, Region
 
 _RUNS, _MOST_S = 20, 4.0
+
+_ORDER: Mapping[ReadKind, int] = {"input": 0, "weight": 0, "kept": 1, "result": 2, "gradient": 3}
 
 Tensors = dict[BackwardRead, torch.Tensor]
 Pull = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
@@ -54,13 +64,15 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
     ]
     if not wanted:
         raise refuse("There is nothing to be differentiated.")
-    forward = _forward(reference, task, arguments)
+    forward = _forward(reference.module, task, arguments)
     try:
         results = forward(tensors)
         gradients = tuple(
             torch.randn_like(result, memory_format=torch.contiguous_format) for result in results
         )
-        traced = _traced(forward, tensors, wanted, gradients)
+        read = _forward(exported(reference.module, arguments), task, arguments)
+        with _attention(reference.device):
+            traced = _traced(read, tensors, wanted, gradients)
     except RefusedError:
         raise
     except Exception as error:  # whatever the user's module does that cannot be traced
@@ -99,9 +111,19 @@ def why_no_backward(task: Task) -> str:
     return ""
 
 
+def _attention(device: str) -> AbstractContextManager[object]:
+    """Attention by its products and softmax, where the device's operators compute no float64.
+
+    A GPU's are for float32 and half types alone, so that nothing could be held against them.
+    """
+    return nullcontext() if device == "cpu" else sdpa_kernel(SDPBackend.MATH)
+
+
 def _is_wanted(read: BackwardRead, task: Task) -> bool:
+    """Whether it has a gradient: parameters, and inputs but those of a whole model, its data."""
     buffers = {weight.name for weight in task.weights if weight.is_buffer}
-    return read.kind == "input" or read.name not in buffers
+    trains = task.entry_kind == "built" and len(buffers) < len(task.weights)
+    return not trains if read.kind == "input" else read.name not in buffers
 
 
 def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> Tensors:
@@ -124,7 +146,21 @@ def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> T
 Forward = Callable[[Tensors], tuple[torch.Tensor, ...]]
 
 
-def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> Forward:
+def exported(module: torch.nn.Module, arguments: Sequence[object]) -> torch.nn.Module:
+    """A module as `torch.export` reads it: its operators, with the weights under their own names.
+
+    Raises:
+        RefusedError: it has a recurrent layer.
+    """
+    program = torch.export.export(module, tuple(arguments), strict=False)
+    for node in program.graph.nodes:
+        if node.target in RECURRENT_LAYERS:
+            kind = str(node.target).split(".")[1]
+            raise refuse(f"The gradients of the recurrent layer ({kind}) are left to PyTorch.")
+    return program.module(check_guards=False)
+
+
+def _forward(module: torch.nn.Module, task: Task, arguments: Sequence[object]) -> Forward:
     """The forward as a function of its tensors, which returns its floating results."""
 
     def forward(tensors: Tensors) -> tuple[torch.Tensor, ...]:
@@ -135,7 +171,7 @@ def _forward(reference: Reference, task: Task, arguments: Sequence[object]) -> F
             else value
             for spec, value in zip(task.inputs, arguments, strict=True)
         )
-        leaves = leaves_of(functional_call(reference.module, weights, inputs))
+        leaves = leaves_of(functional_call(module, weights, inputs))
         tensors_made = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
         return tuple(leaf for leaf in tensors_made if leaf.is_floating_point())
 
@@ -147,8 +183,8 @@ def _traced(
     tensors: Tensors,
     wanted: Sequence[BackwardRead],
     gradients: tuple[torch.Tensor, ...],
-) -> Traced:
-    """The gradients' graph; its placeholders: the tensors, the results, the results' gradients."""
+) -> Step:
+    """The whole step's graph; its placeholders: the tensors, then the results' gradients."""
 
     def step(values: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         held = dict(zip(tensors, values, strict=True))
@@ -175,32 +211,18 @@ def _traced(
         structure="tuple",
     )
     simplify(traced)
-    return _with_results(traced, placeholders[-len(gradients) :])
-
-
-def _with_results(traced: Traced, upstream: Sequence[fx.Node]) -> Traced:
-    """The same where the forward's results are arguments instead of being computed."""
-    graph = traced.graph
-    results, gradients = traced.outputs[: len(upstream)], traced.outputs[len(upstream) :]
-    instead: dict[fx.Node, fx.Node] = {}
-    for number, result in enumerate(results):
-        with graph.inserting_before(upstream[0]):
-            given = graph.placeholder(f"result_{number}")
-        given.meta["val"] = result.meta["val"]
-        # One that is an argument, or an earlier result, is known by that name already.
-        if result.op != "placeholder" and result not in instead:
-            instead[result] = given
-    for result, given in instead.items():
-        result.replace_all_uses_with(given, delete_user_cb=lambda user: user.op != "output")
-    outputs = [_unwrapped(instead.get(node, node)) for node in gradients]
-    graph.output_node().args = (outputs,)
-    graph.eliminate_dead_code()
-    names = tuple(node.name for node in graph.find_nodes(op="placeholder"))
-    return Traced(graph=graph, inputs=names, weights={}, outputs=outputs, structure="tuple")
+    make_empty_anew(graph)
+    count = len(gradients)
+    return Step(
+        traced=traced,
+        results=tuple(map(_unwrapped, traced.outputs[:count])),
+        gradients=tuple(map(_unwrapped, traced.outputs[count:])),
+        upstream=tuple(placeholders[-count:]),
+    )
 
 
 def _unwrapped(node: fx.Node) -> fx.Node:
-    """A gradient without what autograd hides it behind."""
+    """A value without what autograd hides it behind."""
     while node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
         node = cast("fx.Node", node.args[0])
     return node
@@ -208,56 +230,101 @@ def _unwrapped(node: fx.Node) -> fx.Node:
 
 def _written(
     task: Task,
-    traced: Traced,
+    step: Step,
     given: Tensors,
     wanted: Sequence[BackwardRead],
 ) -> Backward:
-    placeholders = traced.graph.find_nodes(op="placeholder")
-    reads = dict(zip(placeholders, given, strict=True))
-    labels = [f"t{number}" for number in range(len(placeholders))]
-    names = names_of(traced, labels)
-    made = [node for node in traced.outputs if node.op != "placeholder"]
-    if len(made) < len(traced.outputs) and any(
-        reads[node].kind != "gradient" for node in traced.outputs if node.op == "placeholder"
-    ):
-        raise refuse("A gradient is one of the forward's own tensors.")
-    kept = list(dict.fromkeys(made))
-    if not kept:
-        raise refuse("The gradients need no computing.")
-    if constant := next((node for node in kept if not _depends(node)), None):
-        raise refuse(f"A gradient is a constant ({constant.target}), whatever the inputs are.")
-    nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
-    used = [node for node in placeholders if any(user in nodes for user in node.users)]
-    graph = to_graph(traced, labels, with_strides=True)
-    values: dict[fx.Node, object] = dict(zip(placeholders, given.values(), strict=True))
-    outline = Outline(
-        graph=graph, seen=tuple(looked_at(traced.graph, values, names).values()), whole_ms=0.0
-    )
-    region = Region(
-        nodes=tuple(names[node] for node in nodes),
-        inputs=tuple(names[node] for node in used),
-        weights=(),
-        outputs=tuple(names[node] for node in kept),
-    )
-    words = ", ".join(_words(reads[node]) for node in used)
+    placeholders = step.traced.graph.find_nodes(op="placeholder")
+    passed = [read for read in given if read.kind != "result"]
+    ends = [read for read in given if read.kind == "result"]
+    reads = {
+        **dict(zip(step.results, ends, strict=True)),
+        **dict(zip(placeholders, passed, strict=True)),  # a result may be an argument
+    }
+    _check_gradients(step, reads)
+    made = list(dict.fromkeys(node for node in step.gradients if node not in reads))
+    parts = split(step, may_keep=all(spec.dtype.is_floating for spec in task.outputs))
+    reads |= {
+        node: BackwardRead(kind="kept", name=str(number)) for number, node in enumerate(parts.kept)
+    }
+    values = dict(zip(placeholders, (given[read] for read in passed), strict=True))
+    write = partial(_file, _outlined(step, values), reads)
+    source, read_back = write(f"The backward of {task.name}", parts.backward, made)
+    forward, read_forward = "", tuple[BackwardRead, ...]()
+    if parts.kept:
+        title = f"The forward of {task.name} in a training step"
+        forward, read_forward = write(title, parts.forward, [*step.results, *parts.kept])
     return Backward(
-        source=region_source(outline, region, f"The backward of {task.name}, given {words}"),
-        reads=tuple(reads[node] for node in used),
+        source=source,
+        reads=read_back,
+        forward=forward,
+        forward_reads=read_forward,
+        kept=len(parts.kept),
         gives=tuple(
             BackwardGives(
                 kind=read.kind,
                 name=read.name,
-                place=kept.index(node) if node in kept else None,
-                of="" if node in kept else reads[node].name,
+                place=made.index(node) if node in made else None,
+                of="" if node in made else reads[node].name,
             )
-            for read, node in zip(wanted, traced.outputs, strict=True)
+            for read, node in zip(wanted, step.gradients, strict=True)
         ),
     )
+
+
+def _check_gradients(step: Step, reads: Mapping[fx.Node, BackwardRead]) -> None:
+    """Refuse gradients that are nothing to be computed, or the forward's own values."""
+    made = [node for node in step.gradients if node not in reads]
+    if any(reads[node].kind != "gradient" for node in step.gradients if node in reads):
+        raise refuse("A gradient is one of the forward's own tensors.")
+    if not made:
+        raise refuse("The gradients need no computing.")
+    if constant := next((node for node in made if not _depends(node)), None):
+        raise refuse(f"A gradient is a constant ({constant.target}), whatever the inputs are.")
+
+
+Named = tuple[Outline, Mapping[fx.Node, str]]
+
+
+def _outlined(step: Step, values: Mapping[fx.Node, object]) -> Named:
+    """The step's graph with what its values look like, and what its nodes are called there."""
+    placeholders = step.traced.graph.find_nodes(op="placeholder")
+    labels = [f"t{number}" for number in range(len(placeholders))]
+    names = names_of(step.traced, labels)
+    graph = to_graph(step.traced, labels, with_strides=True)
+    seen = looked_at(step.traced.graph, dict(values), names)
+    return Outline(graph=graph, seen=tuple(seen.values()), whole_ms=0.0), names
+
+
+def _file(
+    outlined: Named,
+    reads: Mapping[fx.Node, BackwardRead],
+    title: str,
+    nodes: Sequence[fx.Node],
+    outputs: Sequence[fx.Node],
+) -> tuple[str, tuple[BackwardRead, ...]]:
+    """The text of a module file of these nodes, and its arguments."""
+    outline, names = outlined
+    inside = set(nodes)
+    used = dict.fromkeys(at for node in nodes for at in node.all_input_nodes if at not in inside)
+    given = [node for node in names if node in used]  # in the order of the graph, then of kinds
+    given.sort(key=lambda node: _ORDER[reads[node].kind])
+    region = Region(
+        nodes=tuple(names[node] for node in nodes),
+        inputs=tuple(names[node] for node in given),
+        weights=(),
+        outputs=tuple(names[node] for node in outputs),
+    )
+    words = ", ".join(_words(reads[node]) for node in given)
+    text = region_source(outline, region, f"{title}, given {words}")
+    return text, tuple(reads[node] for node in given)
 
 
 def _words(read: BackwardRead) -> str:
     if read.kind in ("input", "weight"):
         return read.name
+    if read.kind == "kept":
+        return f"what was kept as {read.name}"
     return f"the {read.kind}" if not read.name else f"the {read.kind} at place {read.name}"
 
 
@@ -278,9 +345,8 @@ def _timed(
     forward: Forward, given: Tensors, wanted: Sequence[BackwardRead], found: Backward
 ) -> Backward:
     """The same with what PyTorch takes, each the least of several calls, taken in turns."""
-    names: dict[str, type[torch.nn.Module]] = {}
-    exec(compile(found.source, "<backward>", "exec"), names)
-    file = names["Model"]()
+    file = _loaded(found.source)
+    given = {**given, **_kept(found, given)}
     arguments = [given[read] for read in found.reads]
     leaves = {read: given[read].detach().requires_grad_() for read in wanted}
     gradients = [held for read, held in given.items() if read.kind == "gradient"]
@@ -312,6 +378,22 @@ def _timed(
                 times[name].append(_ms(call, gradients[0]))
     # The first call of each warms up, unless it was all that there was time for.
     return found.model_copy(update={name: min(took[1:] or took) for name, took in times.items()})
+
+
+def _kept(found: Backward, given: Tensors) -> Tensors:
+    """What the step's own forward keeps."""
+    if not found.forward:
+        return {}
+    with torch.no_grad():
+        made = _loaded(found.forward)(*(given[read] for read in found.forward_reads))
+    kept = made[len(made) - found.kept :]
+    return {BackwardRead(kind="kept", name=str(at)): value for at, value in enumerate(kept)}
+
+
+def _loaded(source: str) -> torch.nn.Module:
+    names: dict[str, type[torch.nn.Module]] = {}
+    exec(compile(source, "<backward>", "exec"), names)
+    return names["Model"]()
 
 
 def _ms(call: Callable[[], object], tensor: torch.Tensor) -> float:

@@ -1,0 +1,72 @@
+"""A real search of a step's own forward and its backward, on the CPU, and their export."""
+
+from pathlib import Path
+
+import pytest
+
+from kernelwright.graphs.gradients.search import with_backward
+from kernelwright.graphs.search.run import start_search
+from kernelwright.graphs.search.summary import material_of
+from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.archive import Archive
+from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.export import export_folder
+from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types.run import Summary
+
+MODULE = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(32, 64)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.inner(x))
+
+
+def make_model():
+    return Model()
+
+
+def get_inputs():
+    return [torch.randn(48, 32)]
+"""
+TINY = SearchProfile(
+    name="tiny", rounds=1, ideas_per_round=1, candidates_per_idea=1, repairs=0, patience=1,
+    seconds=600, tuning_trials=0, finalists=1, stop_at_floor_fraction=1.0, minimum_gain=1.0,
+)  # fmt: skip
+SHORT = Rules(precise_s=0.05, certify_s=0.1, mode_s=0.05, latency_s=0.05, settle_max_s=0.1)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.usefixtures("nothing_compiled")
+async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "whole.py"
+    file.write_text(MODULE)
+    policy = TracePolicy(entry="make_model", makes=True)
+    judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=SHORT)
+    try:
+        summary = await start_search(file, policy, "cpu", TINY, home=tmp_path, executor=judge)
+        assert isinstance(summary, Summary), summary
+        summary = await with_backward(summary, TINY, home=tmp_path, executor=judge, fresh=True)
+    finally:
+        await judge.aclose()
+    assert summary.training is not None
+    assert summary.training.speedup, summary.training.words
+    archive = Archive.open(summary.run, tmp_path)
+    try:
+        material = material_of(archive, forced=True)
+    finally:
+        archive.close()
+    assert material.backward is not None
+    assert material.backward.forward is not None
+    assert material.backward.found.kept == 1
+    assert {item.kind for item in material.backward.found.gives} == {"weight"}
+    folder = export_folder(material, tmp_path / "faster")
+    assert (folder / "forward" / "module.py").is_file()
+    assert (folder / "backward" / "module.py").is_file()
