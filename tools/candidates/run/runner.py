@@ -2,11 +2,10 @@
 
 Not safe for two threads at once: the current weights and the launchers' argument memory are
 shared between calls. It can also note how a plan launches its kernels, while it really does: for
-one call, not for timed ones, as every launch then goes through a note-taker.
+one call, not for timed ones, as every launch then goes through a note-taker (`launches`).
 """
 
 import ast
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,9 +21,7 @@ from kernelwright.tools.candidates.plan.validate import parse_plan, weights_read
 from kernelwright.tools.candidates.plan.vocabulary import PART, REFERENCE, TENSOR_MAP
 from kernelwright.tools.candidates.run.arguments import (
     Allocator,
-    Extent,
     Host,
-    Launcher,
     Loader,
     TorchAllocator,
     without_gradients,
@@ -40,6 +37,7 @@ from kernelwright.tools.candidates.run.guards import (
     shown,
     tensor,
 )
+from kernelwright.tools.candidates.run.launches import Notes
 from kernelwright.tools.candidates.run.modes import MapOf, Operators
 from kernelwright.tools.candidates.run.rewrite import (
     ALLOCATE,
@@ -50,52 +48,7 @@ from kernelwright.tools.candidates.run.rewrite import (
 )
 from kernelwright.tools.candidates.run.tensor_maps import TensorMaps
 from kernelwright.tools.types import Candidate
-from kernelwright.tools.types.idea import Extents, LaunchShape
-
-
-class Notes:
-    """What one call launched; without `geometry` (a language may have none) only how often."""
-
-    def __init__(self, *, geometry: bool) -> None:
-        self._geometry = geometry
-        self._seen: Counter[LaunchShape] = Counter()
-
-    def taking(self, kernel: str, launcher: Launcher) -> Launcher:
-        """A launcher that notes each launch once it was accepted."""
-
-        def launch(
-            arguments: Sequence[object],
-            grid: Extent = 1,
-            block: Extent = 1,
-            shared: int = 0,
-            cluster: Extent = 1,
-        ) -> None:
-            launcher(arguments, grid, block, shared, cluster)
-            shape = LaunchShape(kernel=kernel)
-            if self._geometry:
-                shape = LaunchShape(
-                    kernel=kernel,
-                    grid=_extents(grid),
-                    block=_extents(block),
-                    cluster=_extents(cluster),
-                    shared_bytes=shared,
-                )
-            self._seen[shape] += 1
-
-        return launch
-
-    @property
-    def shapes(self) -> tuple[LaunchShape, ...]:
-        """Every configuration once, in the order of first launches."""
-        return tuple(
-            shape.model_copy(update={"launches": count}) for shape, count in self._seen.items()
-        )
-
-
-def _extents(value: Extent) -> Extents:
-    x, y, z = (*(value if isinstance(value, tuple | list) else (value,)), 1, 1)[:3]
-    return x, y, z
-
+from kernelwright.tools.types.idea import LaunchShape
 
 Around = Callable[[str, Callable[..., object]], Callable[..., object]]
 
