@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright.tools.codegen.algebra.affine import fold_into_weights, pool_after_linear_map
+from kernelwright.tools.codegen.algebra.known_masks import known_mask
 from kernelwright.tools.codegen.algebra.separable import separable_window
 from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch, broadcast
 from kernelwright.tools.codegen.algebra.statistics import statistics_of_parts, sum_after_norm
@@ -264,6 +265,14 @@ LOOPS = (
 )
 REWRITES = (
     *LOOPS,
+    GraphRewrite(
+        name="known_mask",
+        title="leave a mask that is known beforehand to the call",
+        proof="what is made of no input and no weight is the same in every call; a mask that keeps "
+        "the columns up to the row's own number is causal, and one that keeps all is none",
+        conditions="the mask was computed and found to be exactly that",
+        change=known_mask,
+    ),
     GraphRewrite(
         name="separable_window",
         title="slide a window of factors along one side after the other",

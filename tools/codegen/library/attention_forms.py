@@ -1,7 +1,11 @@
-"""Forms of a task whose attention no library computes: scores are changed where they are made.
+"""Forms of a task by its attention: with scores changed where they are made, or as one call.
 
-One leaves products to the library, the other has kernels of ours for those too. Neither exists
-where no family of kernels takes every such attention, for there is no call to fall back on.
+Of attention that no library computes there are two: one leaves products to the library, the other
+has kernels of ours for those too. Neither exists where no family of kernels takes every such
+attention, for there is no call to fall back on.
+
+Attention in float32 is two products of ours where products are loops, with scores that go through
+memory. The other forms leave it a call there, which a family of kernels may take.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 from kernelwright.tools.codegen.ir import Program, Strategy
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS
 from kernelwright.tools.codegen.library.forms import (
+    ATTENTION_CALL,
+    CONVOLUTIONS_FORM,
     PRODUCTS_FORM,
     PRODUCTS_TITLE,
     FormKind,
@@ -60,4 +66,53 @@ SCORED_PRODUCTS_FORM = FormKind(
     f"{_SCORED}_{PRODUCTS_FORM.name}", "Q", _scored_products_program, _scored_products_idea
 )
 
-SCORED_KINDS = (SCORED_FORM, SCORED_PRODUCTS_FORM)
+
+_CALLED = "called_attention"
+
+
+def _called(lowerings: Lowerings, *, convolutions: bool) -> Program | None:
+    """Products as loops around calls of attention; None where none is made of products anyway."""
+    parted = lowerings.convolved if convolutions else lowerings.multiplied
+    if parted is None:
+        return None
+    program = lower(
+        lowerings.changed,
+        lowerings.parameters,
+        products=True,
+        convolutions=convolutions,
+        calls_attention=True,
+    )
+    asked = {ATTENTION_CALL}
+    return program if calls_of(program, asked) > calls_of(parted, asked) else None
+
+
+def _called_kind(prefix: str, around: FormKind, *, convolutions: bool) -> FormKind:
+    """The form that has loops around attention's calls as another one has, under that prefix."""
+
+    def idea(lowerings: Lowerings) -> Strategy:
+        plain = around.idea(lowerings)
+        return plain.model_copy(
+            update={
+                "name": f"{_CALLED}_{around.name}",
+                "title": f"attention as one call, and {plain.title}",
+                "mechanism": f"{plain.mechanism} Attention stays one call among them.",
+                "reason": f"scores stay on chip; besides, {plain.reason}",
+                "memory": f"scores on chip, {plain.memory}",
+            }
+        )
+
+    def program(lowerings: Lowerings) -> Program | None:
+        return _called(lowerings, convolutions=convolutions)
+
+    return FormKind(f"{_CALLED}_{around.name}", prefix, program, idea)
+
+
+CALLED_PRODUCTS_FORM = _called_kind("T", PRODUCTS_FORM, convolutions=False)
+CALLED_CONVOLUTIONS_FORM = _called_kind("U", CONVOLUTIONS_FORM, convolutions=True)
+
+ATTENTION_KINDS = (
+    CALLED_PRODUCTS_FORM,
+    CALLED_CONVOLUTIONS_FORM,
+    SCORED_FORM,
+    SCORED_PRODUCTS_FORM,
+)

@@ -80,7 +80,7 @@ class Lowerings:
     @cached_property
     def multiplied(self) -> Program | None:
         """Its products of matrices as loops, where there are some; attention is made of them."""
-        return _with_fewercalls_of(self, {*LIBRARY_PRODUCTS, _ATTENTION})
+        return _with_fewercalls_of(self, {*LIBRARY_PRODUCTS, ATTENTION_CALL})
 
     @property
     def moves_less(self) -> bool:
@@ -279,7 +279,7 @@ ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
 _PRODUCTS = "products"
-_ATTENTION = "aten.scaled_dot_product_attention.default"
+ATTENTION_CALL = "aten.scaled_dot_product_attention.default"
 PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 

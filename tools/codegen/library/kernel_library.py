@@ -29,7 +29,12 @@ from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
 from kernelwright.tools.codegen.ir.scores import ATTENTION
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.attention_forms import SCORED_KINDS, SCORED_PRODUCTS_FORM
+from kernelwright.tools.codegen.library.attention_forms import (
+    ATTENTION_KINDS,
+    CALLED_CONVOLUTIONS_FORM,
+    CALLED_PRODUCTS_FORM,
+    SCORED_PRODUCTS_FORM,
+)
 from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
 from kernelwright.tools.codegen.library.forms import (
     CONVOLUTIONS_FORM,
@@ -211,12 +216,13 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    without = () if writes.multiplies else (PRODUCTS_FORM, SCORED_PRODUCTS_FORM, STATISTICS_FORM)
+    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, STATISTICS_FORM)
+    without = () if writes.multiplies else multiplies
     if not writes.convolves(hardware):
-        without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM)
+        without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
     if not writes.sums_windows:
         without = (*without, SUMMED_WINDOWS_FORM)
-    every = (*FORM_KINDS, STATISTICS_FORM, SUMMED_WINDOWS_FORM, *SCORED_KINDS)
+    every = (*FORM_KINDS, STATISTICS_FORM, SUMMED_WINDOWS_FORM, *ATTENTION_KINDS)
     kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 

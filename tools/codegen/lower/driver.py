@@ -58,6 +58,7 @@ def translate(
     channels_last: bool = False,
     products: bool = False,
     convolutions: bool = False,
+    calls_attention: bool = False,
     folds: bool = False,
     sums_windows: bool = False,
 ) -> Context:
@@ -71,6 +72,7 @@ def translate(
         channels_last=channels_last,
         products=products,
         convolutions=convolutions,
+        calls_attention=calls_attention,
         sums_windows=sums_windows,
         is_tf32=graph.is_tf32,
         sums=graph.sums,
@@ -245,6 +247,7 @@ def lower(
     one_pass: bool = False,
     products: bool = False,
     convolutions: bool = False,
+    calls_attention: bool = False,
     folds: bool = False,
     sums_windows: bool = False,
 ) -> Program:
@@ -258,6 +261,7 @@ def lower(
         one_pass: whether windows over normalised rows compute the rows' statistics themselves.
         products: whether products of matrices are loops, with what surrounds them fused.
         convolutions: whether convolutions are; they are products too.
+        calls_attention: whether attention stays a call where products are loops.
         folds: whether windows that take whole what convolutions make are reductions over blocks.
         sums_windows: whether weighted windows are reductions instead of sums written out.
 
@@ -269,6 +273,7 @@ def lower(
         channels_last=channels_last,
         products=products,
         convolutions=convolutions,
+        calls_attention=calls_attention,
         folds=folds,
         sums_windows=sums_windows,
     )

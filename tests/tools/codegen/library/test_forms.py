@@ -73,3 +73,51 @@ def test_a_kind_of_form_is_added_by_its_own_value() -> None:
     found = {form.name: form for form in forms(task, kinds=(*FORM_KINDS, again, never))}
     assert list(found) == [AS_WRITTEN, "algebra", "again"]
     assert [loop.name for loop in found["again"].program.loops] == ["ZL0"]
+
+
+ATTENDS = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.made, self.back = nn.Linear(256, 768), nn.Linear(256, 256)
+
+    def forward(self, x):
+        q, k, v = (one.view(4, 512, 4, 64).transpose(1, 2) for one in self.made(x).chunk(3, -1))
+        keeps = torch.arange(512)[None] <= torch.arange(512)[:, None]
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=keeps)
+        return self.back(y.transpose(1, 2).reshape(4, 512, 256))
+
+def get_inputs():
+    return [torch.randn(4, 512, 256)]
+"""
+
+
+def test_attention_in_float32_is_also_one_call_beside_products_of_ours() -> None:
+    task = trace(ATTENDS, "/tmp/attends.py", TracePolicy())
+    assert isinstance(task, Task)
+    repertoire = repertoire_for(task, hardware_profile("h200"))
+    named = {o.strategy.name: o.strategy for o in repertoire.options() if o.loop == FORM}
+    assert {"products", "called_attention_products"} <= set(named)
+    assert "leave a mask that is known" in named["called_attention_products"].title
+    by_call = {o.loop: set[str]() for o in repertoire.options() if "attention" in o.loop}
+    for option in repertoire.options():
+        if option.loop in by_call:
+            by_call[option.loop].add(option.strategy.name)
+    assert any(loop.startswith("T") and "split_attention" in of for loop, of in by_call.items())
+    plan = repertoire.draft({FORM: "called_attention_products"}).plan
+    assert "aten.addmm" not in plan
+    assert "keeps" not in plan
+    assert not any(o.loop.startswith("P") and "attention" in o.loop for o in repertoire.options())
+
+
+def test_where_no_attention_is_made_of_products_no_form_leaves_it_a_call() -> None:
+    halves = ATTENDS.replace("torch.randn(4, 512, 256)", "torch.randn(4, 512, 256).half()")
+    task = trace(halves.replace("nn.Linear(256, 256)", "nn.Linear(256, 256)\n        self.half()"),
+                 "/tmp/halves.py", TracePolicy())  # fmt: skip
+    assert isinstance(task, Task), task
+    options = repertoire_for(task, hardware_profile("h200")).options()
+    assert not [o for o in options if o.loop == FORM and "called_attention" in o.strategy.name]

@@ -175,7 +175,8 @@ class Context:
     `single` names the nodes with one reader, `kept` those whose results leave the forward as they
     lie. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
-    `convolutions` for those; otherwise both stay with the library. `sums_windows` asks for weighted
+    `convolutions` for those; otherwise both stay with the library. `calls_attention` leaves that a
+    call where products are asked for. `sums_windows` asks for weighted
     windows as reductions, which are written out otherwise. `is_tf32` and `sums` are the graph's.
     `turned` are copies with the channels last, by what they were made of.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
@@ -200,6 +201,7 @@ class Context:
     channels_last: bool = False
     products: bool = False
     convolutions: bool = False
+    calls_attention: bool = False
     sums_windows: bool = False
     is_tf32: bool = True
     sums: DType = DType.FLOAT32

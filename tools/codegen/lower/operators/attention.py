@@ -5,7 +5,8 @@ multiplies it on ordinary cores there, and scores that go through memory cost le
 gain, unless heads are narrow. In half types the library keeps scores on chip and multiplies on
 tensor cores as well, so those stay calls, which families of kernels may take (`cuda.attention`).
 
-On Hopper a family of kernels takes the call in float32 too, and stands beside this.
+On Hopper a family of kernels takes the call in float32 too: a form of its own leaves it one beside
+products of ours (`library.attention_forms`).
 
 A mask goes where scores are stored. A row that it leaves nothing of is zeros, as PyTorch's own are.
 
@@ -65,7 +66,8 @@ def _attention(context: Context, node: Node, arguments: Arguments) -> None:
 def _understood(context: Context, node: Node, arguments: Arguments) -> None:
     """Refuses what the library does differently, or better."""
     given = [context.value(arguments.tensor(at)) for at in range(3)]
-    if not context.products or any(view.dtype is not DType.FLOAT32 for view in given):
+    parts = context.products and not context.calls_attention
+    if not parts or any(view.dtype is not DType.FLOAT32 for view in given):
         raise UnlikeError("attention stays with the library")
     if arguments.number(4, "dropout_p"):
         raise UnlikeError("attention with dropout")

@@ -50,6 +50,8 @@ _MANY, _FEW, _WITH_FEW = 32, 8, 0.01
 
 # Attention in half types reached 405 to 609 TFLOP/s of 989 on an H200 (torch 2.11).
 _ATTENTION, _HALF_ATTENTION = "scaled_dot_product_attention", 0.5
+# Dimensions of a result that has heads: they, rows and their width, behind at least one of batches.
+_WITH_HEADS = 4
 
 # Placement is the plan's business; these arguments are dropped.
 PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
@@ -84,6 +86,25 @@ def call(context: Context, node: Node) -> None:
         cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
         tensor_share=tensor_share(context, node), dependent_steps=_dependent_steps(node),
     ))  # fmt: skip
+    if base(node.op) == _ATTENTION and len(node.out[0].shape) >= _WITH_HEADS:
+        context.values[node.name] = (_heads_turned(context, node, made[0]),)
+
+
+def _heads_turned(context: Context, node: Node, made: View) -> View:
+    """Attention's result as it lies in memory: the heads of a row together.
+
+    So libraries store it, and kernels of ours, as a module reads it: the product behind it takes
+    all heads of a row. Read as if heads lay apart it would be copied for every loop.
+    """
+    rank = len(made.shape)
+    order = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+    spec = TensorSpec(shape=tuple(made.shape[at] for at in order), dtype=made.dtype)
+    turned = context.buffer(f"{node.name}_rows", spec)
+    text = f"{turned.buffer} = {made.buffer}.permute({views.words(order)})"
+    context.add(
+        line=PlanLine(text=text, makes=(turned.buffer,), uses=(made.buffer,), operator="view")
+    )
+    return views.permute(turned, order)
 
 
 def _are_weights(node: Node, at: int) -> bool:
