@@ -122,8 +122,8 @@ class Rules(Value):
     # torch.compile chooses among settings by timing them, and chooses otherwise each time: on an
     # idle H200 one module took 0.035 to 0.105 ms, by benchmarks/timing/compile_again.py.
     makings: int = 5  # of what a compiler tunes on a GPU: the fastest one is the baseline
-    makings_s: float = 3.0  # no further one is begun after this long, nor after such a first one
-    autotuned_first_s: float = 15.0  # that of max-autotune, which times settings, may take this
+    makings_s: float = 3.0  # no further one is begun after this long
+    drawn_once_nodes: int = 100  # of a graph as large none is, where the first took that long
     flushes_max: int = 64  # of a GPU's cache before a call, so that the host has issued it by then
     latency_s: float = 0.5  # of single calls in turns, beside each baseline of a finalist
     host_samples: int = 5  # of single calls of what was screened, for the host's share

@@ -178,14 +178,14 @@ class BaselineCalls:
     ) -> Timed | BaselineFailedError:
         """A compiler's choice of settings, drawn again until it is as fast as the fastest seen.
 
-        What is called from then on is the last one, which need not be that one. Where the first
-        making alone took `first_s`, longer than the rules allow for all further ones, it stays the
-        only one: in a module with so many kernels no single draw decides, and each would take as
-        long again. `max-autotune` times its settings for seconds even of a small module, where a
-        draw decides most, so its first making may take longer.
+        What is called from then on is the last one, which need not be that one. Of a large module
+        whose first making alone took `first_s`, longer than the rules allow for all further ones,
+        it stays the only one: among so many kernels no single draw decides, and each would take as
+        long again. A small one's first making may take as long, as compilers are imported in it and
+        caches are empty; there a draw decides most.
         """
         rules, start = self._runtime.rules, time.monotonic()
-        if first_s > (rules.makings_s if MODES[name] is None else rules.autotuned_first_s):
+        if first_s > rules.makings_s and self._is_large():
             return made
         taken: list[Measurement] = []
         while not isinstance(made, BaselineFailedError):
@@ -203,6 +203,9 @@ class BaselineCalls:
             noted = best.conditions.noted(f"the fastest of {len(taken)} makings: {each} ms")
             self.fastest[name] = best.model_copy(update={"conditions": noted})
         return made
+
+    def _is_large(self) -> bool:
+        return len(self._runtime.task.graph.nodes) >= self._runtime.rules.drawn_once_nodes
 
     def _make(self, name: str) -> Timed | BaselineFailedError:
         makers: dict[str, Callable[[], Timed]] = {

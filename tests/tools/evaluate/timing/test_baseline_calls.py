@@ -118,11 +118,17 @@ def test_a_compiler_that_draws_its_settings_is_made_again_until_it_is_fast(
 
 
 @pytest.mark.parametrize(
-    ("name", "first_s", "makings"),
-    [("compile", 4.0, 1), ("compile", 2.0, 3), ("max-autotune", 4.0, 3), ("max-autotune", 20.0, 1)],
+    ("name", "nodes", "first_s", "makings"),
+    [
+        ("compile", 100, 4.0, 1),
+        ("compile", 100, 2.0, 3),
+        ("compile", 99, 28.0, 3),  # a process without compilers, and empty caches
+        ("max-autotune", 100, 20.0, 1),
+        ("max-autotune", 8, 20.0, 3),
+    ],
 )
-def test_what_takes_long_to_compile_is_made_once(
-    name: str, first_s: float, makings: int, monkeypatch: pytest.MonkeyPatch
+def test_a_large_module_that_takes_long_to_compile_is_made_once(
+    name: str, nodes: int, first_s: float, makings: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, made = [0.0], list[str]()
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
@@ -134,7 +140,8 @@ def test_what_takes_long_to_compile_is_made_once(
 
     monkeypatch.setattr(baselines, "compiled", compiled)
     monkeypatch.setattr(baselines, "tune_again", list)
-    runtime = SimpleNamespace(rules=Rules())
+    task = SimpleNamespace(graph=SimpleNamespace(nodes=range(nodes)))
+    runtime = SimpleNamespace(rules=Rules(), task=task)
     calls = BaselineCalls(cast(Any, runtime), cast(Any, Lottery(*[0.03] * 5)), nullcontext)
     assert calls.get(name)(()) == name
     assert len(made) == makings
