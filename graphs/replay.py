@@ -25,6 +25,7 @@ from kernelwright.agents.coder.coder import Coder, CoderAnswer, CoderRequest, Fa
 from kernelwright.agents.coder.model import CODER
 from kernelwright.agents.llm.wrappers import ReplayingClient
 from kernelwright.agents.roles import AgentSet
+from kernelwright.graphs.regions.search import PUT_OFF
 from kernelwright.graphs.run_view.events import (
     EVENT,
     BestImproved,
@@ -37,7 +38,11 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.graphs.search.agent_set import agents_by, models_of, playbook_agents
 from kernelwright.graphs.search.context import Circumstances, MakeAgents, SearchContext
-from kernelwright.graphs.search.options.run_terms import PastDecisions, kept_choice
+from kernelwright.graphs.search.options.run_terms import (
+    COMPOSED_TERM,
+    PastDecisions,
+    kept_choice,
+)
 from kernelwright.graphs.search.options.tool_book import PastBook
 from kernelwright.graphs.search.session import WENT_ON, build_search, drive
 from kernelwright.tools.archive import Archive, NotRecordedError, RunError, RunRecord
@@ -371,7 +376,21 @@ def _context(past: Archive, present: Archive, make_agents: MakeAgents) -> Search
         seed=record.seed,
         decisions=PastDecisions({k: v for k, v in past.decisions() if k != WENT_ON}),
         book=PastBook(past, present),
+        prepare=PutOff() if _waited_for_regions(past) else None,
     )
+
+
+class PutOff:
+    """Regions that the recorded search had put off when it ended: they have no turn here either."""
+
+    choice = "auto"
+
+    async def __call__(self, context: SearchContext, round: int, *, now: bool = False) -> None:
+        """Leave them."""
+
+
+def _waited_for_regions(past: Archive) -> bool:
+    return past.event(PUT_OFF) is not None and past.term(COMPOSED_TERM) is None
 
 
 def _executor(past: Archive, present: Archive) -> Executor:

@@ -31,7 +31,9 @@ RegionsChoice = Literal["auto", "on", "off"]
 
 # Terms of the run: an outline is long, and is not read with every decision.
 _LISTED, _PLAN = "regions:listed", "regions:plan"
-_SHOWN, _LATER = "regions", "regions:later"
+_SHOWN = "regions"
+# The event by which they wait for the model's search as one.
+PUT_OFF = "regions:later"
 # A model that is searched as one and so many times as fast as the best of PyTorch's own ways is
 # not searched region by region unless asked: on H200s those that hold were 2.9 to 3.3 times as fast
 # after 40 s, which regions came to after 140 (benchmarks/results/h200/real_models.md).
@@ -55,7 +57,7 @@ class RegionSearch:
 
     choice: str = "auto"
 
-    async def __call__(self, context: SearchContext, round: int) -> None:
+    async def __call__(self, context: SearchContext, round: int, *, now: bool = False) -> None:
         """Search them where they are asked for or may pay, and say what is done instead."""
         asked = (prepare_of(context.archive) or self.choice) == "on"
         if not asked and not may_pay(context):
@@ -64,9 +66,9 @@ class RegionSearch:
         if asked or context.task.parts:
             await search_regions(context, round, asked=asked)
             return
-        if round == 1:
+        if round == 1 and not now:
             words = f"region by region where that is not {HOLDS:g} times as fast as PyTorch"
-            context.emit(Noted(words=f"the model is searched as one, and {words}"), key=_LATER)
+            context.emit(Noted(words=f"the model is searched as one, and {words}"), key=PUT_OFF)
             return
         if (lead := _lead(context)) >= HOLDS:
             _leave(

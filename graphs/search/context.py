@@ -85,8 +85,8 @@ class Prepare(Protocol):
         """The word."""
         ...
 
-    async def __call__(self, context: "SearchContext", round: int) -> None:
-        """Do it before that round, or leave it for a later one."""
+    async def __call__(self, context: "SearchContext", round: int, *, now: bool = False) -> None:
+        """Do it before that round, or leave it for a later one; `now` where none would follow."""
         ...
 
 
@@ -189,10 +189,10 @@ class SearchContext:
             return self.prepare is not None
         return compositions_of(self.archive).round > round
 
-    async def prepared(self, round: int) -> None:
+    async def prepared(self, round: int, *, now: bool = False) -> None:
         """Search the regions of a large model before that round, where they have their turn."""
         if self.prepare is not None and self.archive.term(COMPOSED_TERM) is None:
-            await self.prepare(self, round)
+            await self.prepare(self, round, now=now)
             # The same agents, which only begin otherwise: of a large model making them takes long.
             self.agents = begun_with(self.archive, self._made)
 

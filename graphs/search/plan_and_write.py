@@ -98,11 +98,7 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     await context.prepared(round)
     ideas = context.archive.ideas(round) or _told(context, round)
     if not ideas:
-        proposal = await context.agents.planner.plan(_planner_input(state, context, round))
-        ideas = proposal.ideas
-        _note(context, round, f"plan:{round}", proposal.notes)
-        event = IdeasProposed(round=round, ideas=ideas, reasoning=proposal.reasoning)
-        context.emit(event, key=f"ideas:{round}")
+        ideas = await _proposed(state, context, round)
     context.archive.record_ideas(ideas)
     if not ideas:
         return {"why_stop": NOTHING_LEFT, "ideas": []}
@@ -114,6 +110,18 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         "failed": [],
         "before_ms": context.measured_ms(state["best"]),
     }
+
+
+async def _proposed(state: SearchState, context: SearchContext, round: int) -> tuple[Idea, ...]:
+    """The planner's ideas; where it has none, regions that were put off have their turn now."""
+    proposal = await context.agents.planner.plan(_planner_input(state, context, round))
+    if not proposal.ideas and context.awaits_regions(round):
+        await context.prepared(round, now=True)
+        proposal = await context.agents.planner.plan(_planner_input(state, context, round))
+    _note(context, round, f"plan:{round}", proposal.notes)
+    event = IdeasProposed(round=round, ideas=proposal.ideas, reasoning=proposal.reasoning)
+    context.emit(event, key=f"ideas:{round}")
+    return proposal.ideas
 
 
 def _told(context: SearchContext, round: int) -> tuple[Idea, ...]:

@@ -1,10 +1,13 @@
 """When regions have their turn: planned and said first, and behind the model as one unasked."""
 
+import asyncio
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from kernelwright.agents.planner.model import PLANNER
+from kernelwright.agents.planner.planner import PlannerInput, Proposal
 from kernelwright.agents.roles.composed import Composition, Compositions
 from kernelwright.graphs.regions import search
 from kernelwright.graphs.regions.listing import Listed
@@ -14,6 +17,7 @@ from kernelwright.graphs.regions.turns import Turns
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
 from kernelwright.graphs.search.context import SearchContext
+from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options.run_terms import keep_composed
 from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.evaluate.messages import OutlineSeen
@@ -144,3 +148,58 @@ async def test_small_modules_are_told_nothing_of_regions(toy: ModuleType, tmp_pa
         listener=told.append, prepare=by_regions("auto"),
     )  # fmt: skip
     assert not [event for event in told if isinstance(event, Noted) and "region" in event.words]
+
+
+async def test_a_run_that_ended_in_its_regions_replays(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control()
+
+    async def searched(context: SearchContext, round: int, *, asked: bool) -> None:
+        control.stop()
+        await asyncio.sleep(10)
+
+    monkeypatch.setattr(search, "search_regions", searched)
+    monkeypatch.setattr(search, "may_pay", lambda context: True)
+    monkeypatch.setattr(search, "_lead", lambda context: 0.9)
+
+    def agents(around: object) -> object:
+        return toy.toy_agents({"rows": {"twice": ("streams", 2.0, 2.4)},
+                               "tail": {"flat": ("streams", 0.2, 0.3)}})  # fmt: skip
+
+    # Nothing is left to improve in the first round, which ends no search that waits for regions.
+    profile = toy.PROFILE.model_copy(
+        update={"patience": 1, "minimum_rounds": 1, "tuning_trials": 0, "minimum_gain": 9.0}
+    )
+    ended = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", profile, home=tmp_path, executor=toy.ToyExecutor(),
+        make_agents=agents, control=control, prepare=by_regions("auto"),
+    )  # fmt: skip
+    assert isinstance(ended, Summary)
+    assert ended.rounds == 1
+    again = await replay(ended.run, home=tmp_path, make_agents=agents)
+    assert again.difference is None
+
+
+async def test_regions_have_their_turn_at_once_where_the_model_as_one_has_no_idea(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[int] = []
+
+    async def searched(context: SearchContext, round: int, *, asked: bool) -> None:
+        rounds.append(round)
+        keep_composed(context.archive, Compositions(round=round))
+
+    class Nothing:
+        async def plan(self, planner_input: PlannerInput) -> Proposal:
+            return Proposal(ideas=(), reasoning="")
+
+    monkeypatch.setattr(search, "search_regions", searched)
+    monkeypatch.setattr(search, "may_pay", lambda context: True)
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path,
+        executor=toy.ToyExecutor(), prepare=by_regions("auto"),
+        make_agents=lambda around: toy.toy_agents(toy.LOOPS).replaced(PLANNER, Nothing()),
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    assert rounds == [1]

@@ -30,7 +30,7 @@ class Prepares:
     def __init__(self) -> None:
         self.runs: list[str] = []
 
-    async def __call__(self, context: SearchContext, round: int) -> None:
+    async def __call__(self, context: SearchContext, round: int, *, now: bool = False) -> None:
         self.runs.append(context.archive.id)
 
 

@@ -199,7 +199,7 @@ class PutTogether:
     def __init__(self, items: tuple[Composition, ...]) -> None:
         self._items = items
 
-    async def __call__(self, context: SearchContext, round: int) -> None:
+    async def __call__(self, context: SearchContext, round: int, *, now: bool = False) -> None:
         keep_composed(context.archive, Compositions(items=self._items))
 
 
