@@ -1,6 +1,6 @@
 """How much sooner a search is at its result when the library knows its task, or one like it.
 
-    python benchmarks/suites/second_search.py --target cpu --seconds 60 --out second.json
+    python benchmarks/suites/second_search.py --target cpu --seconds 60 --out second.jsonl
     python benchmarks/suites/second_search.py --target cuda --earlier 20 --home EMPTY_FOLDER
         --seconds 10 --limit-s 500 --out earlier.jsonl
 
@@ -245,6 +245,8 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=math.inf, help="then none is begun")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    if given.out is not None and given.out.exists() and not (given.earlier and given.home):
+        parser.error(f"{given.out} exists; only --earlier with its --home goes on with a file")
     conditions = {
         "at": datetime.now(UTC).isoformat(),
         "processors": os.cpu_count(),

@@ -11,6 +11,7 @@ strategist nothing evolves and no model is asked.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from langgraph.runtime import Runtime
 
@@ -28,6 +29,7 @@ from kernelwright.agents.strategist.strategist import (
     versions,
 )
 from kernelwright.graphs.run_view.events import (
+    EVENT,
     Critiqued,
     Noted,
     Profiled,
@@ -123,17 +125,24 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     """Read what bounds the fastest elites, the first of them closely.
 
     Where a person said how long the whole may take, not where no round can follow that would go by
-    it: behind the profile half of what a round took so far has to be left.
+    it: behind the profile half of what this round took so far has to be left.
     """
     context, round = runtime.context, state["round"]
     if holds_profiling(context.archive):
-        next_s = context.searched_s / round / 2
+        next_s = _round_took_s(context, round) / 2
         until_s = context.searching_ends_s - _profiling_takes_s(context) - next_s
         if context.is_out_of_time(f"profile:{round}", until_s):
             return {}
     for number, elite in enumerate(elites(context.archive.standings())[:PROFILED]):
         await _read(context, elite, round, closely=number == 0)
     return {}
+
+
+def _round_took_s(context: SearchContext, round: int) -> float:
+    """Seconds since this round was planned, which no time between two sessions is part of."""
+    stored = context.archive.event(f"ideas:{round}")
+    planned = datetime.now(UTC) if stored is None else EVENT.validate_json(stored.payload).at
+    return min((datetime.now(UTC) - planned).total_seconds(), context.searched_s)
 
 
 # What the first profile beside a GPU takes where none of its processes stands ready: 21 to 26 s in
