@@ -239,7 +239,7 @@ def convolved(context: Context, node: Node, users: Users) -> None:
         arg.node: _turned(context, arg, last) for arg in (arguments.tensor(0), arguments.tensor(1))
     }
     read = arguments.tensor(0).node
-    stays = read in context.leaves or read in context.kept
+    stays = read in context.leaves or _is_returned(context, read, users)
     if not stays and all(_takes_any(item, users) for item in users[read]):
         context.values[read] = (views.permute(turned[read], first),)
     uses: list[str] = []
@@ -263,6 +263,12 @@ def convolved(context: Context, node: Node, users: Users) -> None:
         cost_bytes=moved, cost_flops=int(flops * _left(arguments, context)),
         tensor_share=tensor_share(context, node),
     ))  # fmt: skip
+
+
+def _is_returned(context: Context, name: str, users: Users) -> bool:
+    """Whether a node's result, or a view of it, leaves the forward as it lies."""
+    viewed = (node.name for node in users.get(name, ()) if base(node.op) in SHAPES)
+    return name in context.kept or any(_is_returned(context, one, users) for one in viewed)
 
 
 def _takes_any(node: Node, users: Users) -> bool:

@@ -16,19 +16,23 @@ Check = Callable[..., Any]
 
 
 class Residual(nn.Module):
-    """Blocks of a ResNet in small: what is convolved next is added behind that, too."""
+    """Blocks of a ResNet in small: what is convolved next is added behind that, too.
 
-    def __init__(self, *, returned: bool = False) -> None:
+    What is between them may be returned, or a view of it.
+    """
+
+    def __init__(self, *, returned: bool = False, viewed: bool = False) -> None:
         super().__init__()
         self.first, self.around = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 8, 1)
         self.second, self.third = (nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(2))
-        self.returned = returned
+        self.returned, self.viewed = returned, viewed
 
     def forward(self, x: torch.Tensor) -> Any:
         before = torch.tanh(self.first(x)) + self.around(x)
         between = torch.relu(self.second(before)) + before
         after = torch.relu(self.third(between)) + between
-        return (after, between) if self.returned else after
+        shown = between.flatten(1).unsqueeze(0) if self.viewed else between
+        return (after, shown) if self.returned else after
 
 
 CASES: dict[str, tuple[nn.Module, Sequence[int]]] = {
@@ -41,6 +45,7 @@ CASES: dict[str, tuple[nn.Module, Sequence[int]]] = {
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.Conv2d(8, 4, 2), nn.Tanh()), (2, 3, 9, 8)),
     "residuals": (Residual(), (2, 3, 9, 8)),
     "a residual that is returned": (Residual(returned=True), (2, 3, 9, 8)),
+    "a view of it is": (Residual(returned=True, viewed=True), (2, 3, 9, 8)),
 }  # fmt: skip
 
 
@@ -83,11 +88,14 @@ def test_what_lies_between_two_convolutions_is_stored_as_the_second_reads_it(che
     assert len(program.loops) == 5, "an input, two weights, what lies between, and the result"
 
 
-@pytest.mark.parametrize(("returned", "twice"), [(False, 0), (True, 1)])
+@pytest.mark.parametrize(
+    ("returned", "viewed", "twice"), [(False, False, 0), (True, False, 1), (True, True, 1)]
+)
 def test_a_residual_is_stored_once_as_the_convolution_reads_it(
-    check: Check, returned: bool, twice: int
+    check: Check, returned: bool, viewed: bool, twice: int
 ) -> None:
-    checked = check(Residual(returned=returned), torch.randn(2, 3, 9, 8))
+    module = Residual(returned=returned, viewed=viewed)
+    checked = check(module, torch.randn(2, 3, 9, 8))
     program = lower(checked.graph, channels_last=True)
     made = [_stored(loop) for loop in program.loops]
     assert sum("_turned" in "".join(names) and len(names) > 1 for names in made) == twice
