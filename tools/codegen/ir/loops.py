@@ -123,6 +123,9 @@ class Stmt(Value):
       <name>    a pointwise operator of `OPERATORS`, on `args`
 
     `dtype` is the type computed in: float32, float64, int64 or bool.
+
+    Statements are equal that compute the same to the last bit: 0.0 is not -0.0, nor 1 True. Loops
+    that are equal share a kernel.
     """
 
     name: str
@@ -134,6 +137,12 @@ class Stmt(Value):
     reduce: ReduceKind | None = None
     scan: Literal["sum", "prod", "max", "min"] | None = None
     along: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it computes the same; repr tells 0.0 from -0.0, and 1 from True."""
+        if not isinstance(other, Stmt) or repr(self.value) != repr(other.value):
+            return False
+        return super().__eq__(other)
 
 
 # Pointwise operators and their number of arguments. Semantics are those of the ATen operator

@@ -78,7 +78,7 @@ class _Ordered:
         for stmt in loop.body:
             sign = self._sign(stmt)
             self._signs |= {name: f"{sign}{name[len(stmt.name) :]}" for name in results(stmt)}
-        stores = sorted(loop.stores, key=self._sign_of_store)
+        stores = self._ordered_stores(loop.stores)
         self._names: dict[str, str] = {}
         self._body: list[Stmt] = []
         for name in (name for store in stores for name in self._read_by(store)):
@@ -88,6 +88,14 @@ class _Ordered:
         self.loop = loop.model_copy(
             update={"body": tuple(self._body), "stores": tuple(map(self._store, stores))}
         )
+
+    def _ordered_stores(self, stores: Sequence[Store]) -> list[Store]:
+        """Stores of one buffer keep their order: the last one's values stay."""
+        groups: dict[str, list[Store]] = {}
+        for store in stores:
+            groups.setdefault(store.access.buffer, []).append(store)
+        ordered = sorted(groups.values(), key=lambda group: [*map(self._sign_of_store, group)])
+        return [store for group in ordered for store in group]
 
     def _take(self, name: str) -> None:
         stmt = self._by_result[name]

@@ -17,7 +17,7 @@ from kernelwright.tools.languages.cuda.parts import Cubin, Part, packed, parted
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
 _WIDE = 8  # processors, from which on the programs of a large candidate are compiled at once
-_NVRTC = Path(__file__).with_name("build.py")
+_NVRTC, _PARTS = (Path(__file__).with_name(name) for name in ("build.py", "parts.py"))
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -55,7 +55,9 @@ def compile_cuda(compiler: Compiler, job: CompileJob) -> Compiled:
 
 
 def _is_wide() -> bool:
-    """Whether there are processors for several programs of one candidate."""
+    """Whether this process may use processors enough for several programs of one candidate."""
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0)) >= _WIDE
     return (os.cpu_count() or 1) >= _WIDE
 
 
@@ -93,9 +95,9 @@ def cuda_identity() -> str:
     """What decides NVRTC's output besides source and architecture: versions and our headers."""
     names = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
     versions = [f"{name}={_version(name)}" for name in names]
-    # The options stand in the script.
-    options = _NVRTC.read_text(encoding="utf-8")
-    return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), options, headers_digest()])
+    # The options stand in one script, in the other how a source is divided.
+    scripts = [path.read_text(encoding="utf-8") for path in (_NVRTC, _PARTS)]
+    return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), *scripts, headers_digest()])
 
 
 def _version(distribution: str) -> str:

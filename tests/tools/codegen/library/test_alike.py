@@ -1,5 +1,6 @@
 """Loops that differ in names and in meaningless orders are one kernel's, and others are not."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,51 @@ def test_one_buffer_in_two_places_is_not_two() -> None:
     assert shape_of(summed("w")) == shape_of(summed("z"))
 
 
+@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (1, True), (1, 1.0)])
+def test_constants_that_only_compare_equal_are_not_alike(one: float, other: float) -> None:
+    def signed(value: float) -> Loop:
+        return made(
+            "L",
+            load("v0", at("x", ROW, COLUMN)),
+            Stmt(name="v1", op="const", dtype=F32, value=value),
+            op("v2", "copysign", "v0", "v1"),
+            store=Store(access=at("y", ROW, COLUMN), value="v2"),
+        )
+
+    assert shape_of(signed(one)) == shape_of(signed(one))
+    assert shape_of(signed(one)) != shape_of(signed(other))
+    assert len({signed(one), signed(other), signed(one)}) == 2  # as what remembers loops has them
+
+
+def test_stores_of_one_buffer_keep_their_order() -> None:
+    """The last one stays; stores of different buffers may come in any order."""
+
+    def stored(*pairs: tuple[str, str]) -> Loop:
+        body = (load("v0", at("x", ROW, COLUMN)), op("v1", "neg", "v0"), op("v2", "sin", "v0"))
+        stores = tuple(Store(access=at(to, ROW, COLUMN), value=value) for to, value in pairs)
+        return made("L", *body, store=stores[0]).model_copy(update={"stores": stores})
+
+    first, second, third = ("y", "v0"), ("y", "v1"), ("z", "v2")
+    assert shape_of(stored(first, second)) != shape_of(stored(second, first))
+    shapes = [
+        shape_of(stored(*order))
+        for order in ((first, second, third), (third, first, second), (first, third, second))
+    ]
+    assert shapes[0] == shapes[1] == shapes[2] != shape_of(stored(second, first, third))
+
+
+class _Signs(nn.Module):
+    """Two loops that differ in the sign of a zero, with a product between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.copysign(torch.sin(x), torch.tensor(0.0)) @ self.w
+        return torch.copysign(torch.sin(y), torch.tensor(-0.0))
+
+
 class _Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -130,21 +176,42 @@ def test_twelve_layers_have_the_kernels_of_one(check: Callable[..., Any]) -> Non
 
 
 async def test_shared_kernels_compute_what_every_layer_does(check: Callable[..., Any]) -> None:
-    hardware, emitter, x = hardware_profile("generic_cpu"), CppEmitter(), torch.randn(8, 64)
     layers = nn.Sequential(*(_Block() for _ in range(12)))
     with torch.no_grad():
         for value in layers.parameters():
             value.normal_(std=0.3)
-    program = check(layers, x).program
-    made = assemble(program, emitter, {}, hardware)
-    assert len(parse_kernel(made.kernel, "cpp").functions) < len(program.loops) / 2
+    functions, loops = await computed_as_cpp(check, layers, torch.randn(8, 64))
+    assert functions < loops / 2
+
+
+async def test_kernels_of_either_zero_compute_what_the_module_does(
+    check: Callable[..., Any],
+) -> None:
+    functions, loops = await computed_as_cpp(check, _Signs(), torch.randn(64, 64))
+    assert functions == loops == 2
+
+
+def test_either_zero_is_printed_in_cuda(check: Callable[..., Any]) -> None:
+    program = check(_Signs(), torch.randn(64, 64)).program
+    made = assemble(program, CudaEmitter(), {}, hardware_profile("H200"))
+    assert re.findall(r"[(, ]0\.0f", made.kernel)
+    assert re.findall(r"-0\.0f", made.kernel)
+
+
+async def computed_as_cpp(
+    check: Callable[..., Any], module: nn.Module, x: torch.Tensor
+) -> tuple[int, int]:
+    """Compares a module's kernels, as C++, with the module; how many there are, and loops."""
+    program = check(module, x).program
+    made = assemble(program, CppEmitter(), {}, hardware_profile("generic_cpu"))
     candidate = new_candidate("cpp", made.kernel, made.plan)
     built = await compile_candidate(candidate, architecture=None, timeout_s=120)
     assert isinstance(built, Built), built
-    weights = {name: value.detach() for name, value in layers.named_parameters()}
+    weights = {name: value.detach() for name, value in module.named_parameters()}
     (y,) = load_candidate(candidate, built, "cpu")((x,), weights)
     with torch.no_grad():
-        torch.testing.assert_close(y, layers(x), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(y, module(x), rtol=1e-4, atol=1e-4)
+    return len(parse_kernel(made.kernel, "cpp").functions), len(program.loops)
 
 
 class _Asked(CudaEmitter):

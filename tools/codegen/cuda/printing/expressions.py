@@ -55,7 +55,8 @@ def literal(value: float | int | bool | None, dtype: DType) -> str:
         return "true" if value else "false"
     if kind is DType.INT64:
         return _integer(int(value or 0))
-    return _floating(float(value or 0), "f" if kind is DType.FLOAT32 else "")
+    number = 0.0 if value is None else float(value)  # and -0.0 keeps its sign
+    return _floating(number, "f" if kind is DType.FLOAT32 else "")
 
 
 def _integer(value: int) -> str:

@@ -116,6 +116,8 @@ def test_a_store_that_is_ready_early_is_written_in_the_first_pass(case):
         (float("-inf"), DType.FLOAT32, "kw::least<float>()"),
         (1e300, DType.FLOAT32, "kw::greatest<float>()"),
         (1e-5, DType.FLOAT32, "1e-05f"),
+        (0.0, DType.FLOAT32, "0.0f"),
+        (-0.0, DType.FLOAT32, "-0.0f"),
         (-(1 << 63), DType.INT64, "(-9223372036854775807LL - 1)"),
         (True, DType.BOOL, "true"),
     ],
