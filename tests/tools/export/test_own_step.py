@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernelwright.tools.export import OwnBackward, export_folder
-from kernelwright.tools.export.gradients import why_not_own
+from kernelwright.tools.export.gradients import gradients_of, training_of, why_not_own
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types.backward import BackwardRead
@@ -190,7 +190,25 @@ def test_a_direction_that_had_one_look_only_is_exported_and_what_is_lacking_is_n
     forward = step.forward.model_copy(update={"evaluation": looked})
     whole = made.model_copy(update={"backward": step.model_copy(update={"forward": forward})})
     assert not why_not_own(whole)
+    training = training_of(whole)
+    assert training is not None
+    assert training.speedup is not None
+    assert not training.pays, "times of different moments decide nothing"
+    assert gradients_of(whole).choice == "reference"
     reads = (BackwardRead(kind="weight", name="other"), *step.found.forward_reads[1:])
     found = step.found.model_copy(update={"forward_reads": reads})
     lacks = made.model_copy(update={"backward": step.model_copy(update={"found": found})})
     assert why_not_own(lacks).startswith("a step needs the weight other, which")
+
+
+def test_the_forward_s_ratio_is_of_the_time_of_its_own_file(own_step):
+    made, step = own_step
+    assert step.found.eager_step_forward_ms > 0
+    times = {"eager_forward_ms": 1.0, "eager_step_forward_ms": 8.0, "eager_backward_ms": 2.0}
+    found = step.found.model_copy(update=times)
+    whole = made.model_copy(update={"backward": step.model_copy(update={"found": found})})
+    training = training_of(whole)
+    assert training is not None
+    (over_eager,) = (c.ratio for c in step.forward.evaluation.comparisons if c.baseline == "eager")
+    assert training.forward_ms == pytest.approx(8.0 / over_eager)
+    assert training.pays, "a step of 100 ms by PyTorch"
