@@ -1,6 +1,8 @@
 """An export whose training step has a forward of its own, which keeps products for the backward."""
 
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,8 @@ from kernelwright.tools.export.gradients import gradients_of, training_of, why_n
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types.backward import BackwardRead
+
+SUITE = Path(__file__).resolve().parents[3] / "benchmarks" / "suites" / "real_models.py"
 
 SOURCE = """
 import torch
@@ -177,6 +181,37 @@ runpy.run_path("verify.py", run_name="__main__")
     (chosen,) = re.findall(r"module.py has GRADIENTS = '(\w+)' now", said)
     assert chosen in module_choices(own)
     assert f'\nGRADIENTS = "{chosen}"\n' in (own / "module.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("interval", "chosen", "end"),
+    [
+        ("1.010 to 1.030", "own", "faster"),
+        ("0.970 to 1.030", "own", "level"),
+        ("0.970 to 0.990", "own", "slower"),
+        ("0.900 to 1.100", "own", "open"),
+        ("1.010 to 1.030", "recompute", "open"),
+        ("1.010 to 1.030", "compile", "compile"),
+        ("1.010 to 1.030", "", "DEFECT"),
+    ],
+)
+def test_the_suite_of_real_models_reads_what_verify_says_of_steps(interval, chosen, end):
+    suite = runpy.run_path(str(SUITE))
+    words = f"""
+  gradients 'own', own inputs          error 1.20 times the reference's
+  against torch.compile, GRADIENTS 'own' 1.020x, 95 % interval {interval}: faster
+""" + (f"  module.py has GRADIENTS = '{chosen}' now" if chosen else "")
+    row = suite["steps_of"](words) | {"verify": {"exit": 0, "late": False}}
+    assert row["gradients"] == {"own": 1.2}
+    assert suite["end_of_steps"](row) == end
+
+
+def test_an_export_whose_gradients_are_the_reference_s_is_no_defect_of_the_suite():
+    suite = runpy.run_path(str(SUITE))
+    row = suite["steps_of"]("  no gradients by kernels: it draws random numbers")
+    row |= {"verify": {"exit": 0, "late": False}}
+    assert suite["end_of_steps"](row) == "by_reference"
+    assert row["no_gradients"] == "it draws random numbers"
 
 
 def test_a_direction_that_had_one_look_only_is_exported_and_what_is_lacking_is_named(own_step):
