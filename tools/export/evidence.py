@@ -95,7 +95,7 @@ def evidence(
     """
     task = material.task
     fields = {name: getattr(task, name) for name in TaskEvidence.model_fields}
-    found = gradients.gradients_of(material)
+    step = gradients.gradients_of(material)
     return EvidenceFile(
         kernelwright=kernelwright_version(),
         created_at=datetime.now(UTC),
@@ -109,8 +109,8 @@ def evidence(
         hardware=material.hardware,
         summary=material.summary,
         shapes=material.shapes,
-        training=found.training,
-        gradients_refused=found.refused,
+        training=step.training,
+        gradients_refused=step.refused,
         versions={name: found for name in PACKAGES if (found := _version(name))},
         platform=platform.platform(),
         python=platform.python_version(),
