@@ -16,12 +16,14 @@ With `--train` kernels are searched both ways within the same seconds and export
 verify.py compares gradients with float64 and times whole training steps (forward, backward, AdamW)
 in turns with eager's and torch.compile's, then chooses how the export goes. `steps` has every ratio
 with its interval, `gradients` how many times the reference's own error each way's was, and `end` is
-instead of the first
+instead of the first, of the chosen way's step beside torch.compile's by the interval
 
-    as_fast         the chosen way's step takes no longer than torch.compile's, by the interval
+    faster          it takes less time
+    level           neither, and the interval is narrow (a tenth of the ratio)
     slower          it takes longer; `chosen` says which way it is
-    open            the interval is too wide to say (a tenth of the ratio, with 1 inside), or
-                    torch.compile could not run the model
+    open            the interval is too wide to say, or torch.compile could not run the model
+    compile         the chosen way is torch.compile of the reference itself
+    by_reference    gradients are the reference's alone; `no_gradients` says why
 
 A run that is in `--out` already is not repeated, and none begins that `--limit-s` has no room for,
 so that the same call goes on where the last one was cut off. Several processes share the models,
@@ -78,6 +80,7 @@ GRADIENT = re.compile(r"gradients '(\w+)', .* error (\S+) times the reference's(
 SETTLED = 0.1  # of a ratio, as verify.py says it
 STEP = re.compile(r"against (\S+), GRADIENTS '(\w+)' +(\S+)x, 95 % interval (\S+) to (\S+): (.*)")
 CHOSEN = re.compile(r"GRADIENTS = '(\w+)' now")
+NO_GRADIENTS = re.compile(r"no gradients by kernels: (.*)")
 
 
 def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dict:
@@ -126,7 +129,9 @@ def steps_of(words: str) -> dict:
         for rival, way, ratio, low, high, _ in STEP.findall(words)
     ]
     chosen = CHOSEN.search(words)
+    none = NO_GRADIENTS.search(words)
     found = {"gradients": gradients, "wrong": wrong, "steps": steps}
+    found |= {"no_gradients": none.group(1) if none else ""}
     return found | {"chosen": chosen.group(1) if chosen else ""}
 
 
@@ -196,19 +201,28 @@ def end_of(row: dict) -> str:
 
 
 def end_of_steps(row: dict) -> str:
-    """Whether the chosen way's training step keeps up with torch.compile's."""
+    """How the chosen way's training step stands beside torch.compile's."""
     if row["verify"]["late"]:
         return "cut_off"
-    if row["verify"]["exit"] != 0 or not row["chosen"]:
+    if row["verify"]["exit"] != 0 or not (row["chosen"] or row["no_gradients"]):
         return "DEFECT"
+    if row["no_gradients"]:
+        return "by_reference"
+    if row["chosen"] == "compile":
+        return "compile"
     beside = [step for step in row["steps"] if step["against"] == "torch.compile"]
     of_chosen = [step for step in beside if step["way"] == row["chosen"]]
-    if not of_chosen:
-        return "open"  # torch.compile could not run it
-    if of_chosen[0]["ci95"][1] < 1:
+    return beside_compile(of_chosen[0]) if of_chosen else "open"  # torch.compile could not run it
+
+
+def beside_compile(step: dict) -> str:
+    """What an interval of torch.compile's time over a way's says."""
+    low, high = step["ci95"]
+    if low > 1:
+        return "faster"
+    if high < 1:
         return "slower"
-    low, high = of_chosen[0]["ci95"]
-    return "as_fast" if low > 1 or high - low <= SETTLED * of_chosen[0]["ratio"] else "open"
+    return "level" if high - low <= SETTLED * step["ratio"] else "open"
 
 
 def done_before(out: Path | None) -> set[tuple[str, str]]:

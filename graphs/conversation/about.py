@@ -128,7 +128,7 @@ def _gradients(story: Story) -> ChatReply:
         chosen = (
             "they run"
             if found.pays
-            else "your own forward and backward run, as a step gains too little"
+            else "your own forward and backward run, as a step is not certain to gain enough"
         )
         said = (
             f"Yes, with kernels for the gradients too; {found.words}. Where autograd records, "

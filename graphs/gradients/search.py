@@ -7,9 +7,11 @@ with torch.compile, as a region of a model is not: a whole step is, by the expor
 came of it is kept with the forward's run, and an export of that run then has all.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.search.control import Control
@@ -82,8 +84,10 @@ async def with_backward(
             found = BackwardSearch(why=why)
         else:
             rules = Rules.of(evidence).within(profile.seconds * (1 - _BACKWARD_SHARE))
-            rules = rules.model_copy(update={"compile_ahead": False})
-            async with opened(executor, record.target, choice, seed, rules) as judge:
+            async with (
+                opened(executor, record.target, choice, seed, rules) as judge,
+                _beside_eager_alone(judge),
+            ):
                 folder = archive.folder / "backward"
                 seen = await judge.backward(record.task)
                 found = BackwardSearch(backward=seen.backward, why=seen.failure)
@@ -110,13 +114,31 @@ async def with_backward(
         archive.close()
 
 
+@asynccontextmanager
+async def _beside_eager_alone(judge: Executor) -> AsyncIterator[None]:
+    """Nothing is compared with torch.compile meanwhile, and none is built."""
+    ahead = judge.rules is not None and judge.rules.compile_ahead
+    judge.compile_ahead(False)
+    judge.beside_eager_alone(True)
+    try:
+        yield
+    finally:
+        if ahead:
+            judge.compile_ahead(True)
+        judge.beside_eager_alone(False)
+
+
 def _why_not(summary: Summary) -> str:
     if summary.status in ("stopped", "waiting", "failed"):
         return f"the search of the forward ended as {summary.status!r}"
     return "" if summary.best is not None else "no kernels were found for the forward"
 
 
-Begin = Callable[..., Coroutine[None, None, Summary | Refusal]]
+class Begin(Protocol):
+    """A search over a file under a profile."""
+
+    async def __call__(self, path: Path, *, profile: SearchProfile) -> Summary | Refusal:
+        """Its summary, or why the file cannot be a task."""
 
 
 async def _both(
@@ -129,7 +151,7 @@ async def _both(
         folder: where to write them.
         name: of the task.
         profile: what both may spend.
-        begin: a search over a file under a profile.
+        begin: begins a search over one of them.
     """
     forward = ""
     if backward.forward:

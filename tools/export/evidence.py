@@ -55,7 +55,11 @@ class TaskEvidence(Value):
 
 
 class EvidenceFile(BaseModel):
-    """The whole file. `versions` and `platform` are of the machine that wrote the export."""
+    """The whole file. `versions` and `platform` are of the machine that wrote the export.
+
+    `gradients_refused` says why only the reference can run where autograd records; "" where the
+    kernels may.
+    """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
@@ -72,6 +76,7 @@ class EvidenceFile(BaseModel):
     summary: Summary | None
     shapes: VerifiedShapes | None
     training: TrainingSummary | None
+    gradients_refused: str
     versions: dict[str, str]
     platform: str
     python: str
@@ -90,6 +95,7 @@ def evidence(
     """
     task = material.task
     fields = {name: getattr(task, name) for name in TaskEvidence.model_fields}
+    step = gradients.gradients_of(material)
     return EvidenceFile(
         kernelwright=kernelwright_version(),
         created_at=datetime.now(UTC),
@@ -103,7 +109,8 @@ def evidence(
         hardware=material.hardware,
         summary=material.summary,
         shapes=material.shapes,
-        training=gradients.gradients_of(material).training,
+        training=step.training,
+        gradients_refused=step.refused,
         versions={name: found for name in PACKAGES if (found := _version(name))},
         platform=platform.platform(),
         python=platform.python_version(),

@@ -1,23 +1,27 @@
 """Verifies and times the gradients of this export; `verify.py` calls it.
 
 Where the export can run its kernels under autograd, gradients by every way that module.py offers
-are compared with those of the reference in float64, by the same bound as results. Then a whole
-training step (forward, backward, AdamW as PyTorch has it for the device) is timed in turns with
-that of the reference in eager mode; the fastest that is certainly faster, and kernels both ways,
-with torch.compile's as well. Times are no part of the exit status. `--choose` writes that fastest
-way into module.py, "reference" where there is none.
+are compared with those of the reference in float64, by the same bound as results. Where the export
+has kernels both ways, or with `--steps`, a whole training step (forward, backward, AdamW as PyTorch
+has it for the device) is then timed in turns with that of the reference in eager mode; the fastest
+that is certainly faster, and kernels both ways, with torch.compile's as well. Times are no part of
+the exit status. `--choose` writes that fastest way into module.py, "reference" where there is none.
 What is not covered: losses (each result is given a fixed random gradient), and data loading.
 """
 
+import hashlib
+import json
 import re
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 CHOICE = re.compile(r'^GRADIENTS = "\w+"$', re.MULTILINE)
+WHY = re.compile(r"^# Why this one: .*$", re.MULTILINE)
 RAN = ("kernel", "kernel (recorded)", "reference (compiled)")  # instead of the reference
 
 
@@ -29,21 +33,53 @@ def examine(verify: SimpleNamespace, pair: Any, asked: Any) -> bool:
         pair: the exported module and its reference.
         asked: what verify.py was called with.
     """
-    if not hasattr(pair.exported, "GRADIENTS"):
+    steps = asked.choose or (not asked.no_timing and (asked.steps or _has_own_backward(pair)))
+    if why := _why_none(pair):
+        if asked.steps or asked.choose:
+            verify.say(f"  no gradients by kernels: {why}")
         return True
-    compiles = not asked.no_compile
-    choices = [c for c in pair.exported._CHOICES if c != "compile" or compiles]
-    right = {choice: check(verify, pair, choice) for choice in choices if choice != "reference"}
-    if asked.choose or not asked.no_timing:
+    compiles = steps and not asked.no_compile
+    choices = _to_check(pair, compiles)
+    right = {choice: check(verify, pair, choice) for choice in choices}
+    if steps:
         verify.say("Time of a training step (forward, backward, AdamW), as the other's over ours:")
         chosen = time_steps(verify, pair, asked.seconds, [c for c in right if right[c]], compiles)
         if asked.choose:
-            path = verify.FOLDER / "module.py"
-            words = CHOICE.sub(f'GRADIENTS = "{chosen}"', path.read_text(encoding="utf-8"))
-            path.write_text(words, encoding="utf-8")
-            verify.say(f"  module.py has GRADIENTS = {chosen!r} now")
+            write(verify.FOLDER, *chosen)
+            verify.say(f"  module.py has GRADIENTS = {chosen[0]!r} now")
     # What torch.compile makes of the reference is nothing of this export's.
     return all(fine for choice, fine in right.items() if choice != "compile")
+
+
+def _has_own_backward(pair: Any) -> bool:
+    return pair.evidence["training"] is not None
+
+
+def _why_none(pair: Any) -> str:
+    """Why no gradients are computed with kernels of this export; "" where they can be."""
+    if not hasattr(pair.exported, "GRADIENTS"):
+        return str(pair.evidence["gradients_refused"])
+    given = _given(pair, pair.inputs(1, lambda x: x))
+    return (
+        "" if _leaves(pair.reference, given) else "all parameters are frozen, inputs are integers"
+    )
+
+
+def _to_check(pair: Any, compiles: bool) -> list[str]:
+    """The ways to compare with the reference's.
+
+    A whole model's own backward has the parameters' gradients alone: with all of them frozen it is
+    never called.
+    """
+    frozen = _is_built(pair) and [*pair.reference.parameters()] and not _trained(pair.reference)
+    left_out = {"reference"} if compiles else {"reference", "compile"}
+    left = [choice for choice in pair.exported._CHOICES if choice not in left_out]
+    return [choice for choice in left if not (frozen and choice.startswith("own"))]
+
+
+def _in_short(problem: Exception) -> str:
+    """Its first line; what kind it is where it has no words."""
+    return (str(problem) or repr(problem)).splitlines()[0][:100]
 
 
 def check(verify: SimpleNamespace, pair: Any, choice: str) -> bool:
@@ -56,7 +92,7 @@ def check(verify: SimpleNamespace, pair: Any, choice: str) -> bool:
         except Exception as problem:
             if choice != "compile":
                 raise
-            ratio, wrong = float("inf"), str(problem).splitlines()[0][:100]
+            ratio, wrong = float("inf"), _in_short(problem)
         verdict = f"  WRONG: {wrong}" if wrong else ""
         name = f"gradients {choice!r}, {words}"
         verify.say(f"  {name:<36} error {ratio:.2f} times the reference's{verdict}")
@@ -106,8 +142,7 @@ def _gradients(
 ) -> dict[str, torch.Tensor]:
     """The gradients of one call, by what they belong to."""
     given = _given(pair, inputs)
-    leaves = {f"input {n}": x for n, x in enumerate(given) if getattr(x, "requires_grad", False)}
-    leaves |= {name: p for name, p in module.named_parameters() if p.requires_grad}
+    leaves = _leaves(module, given)
     with torch.enable_grad():
         results = _results(verify, pair.exported, module, given)
         upstream = _upstream(results)
@@ -116,13 +151,29 @@ def _gradients(
 
 
 def _given(pair: Any, inputs: list[Any]) -> list[Any]:
-    """The inputs; a layer's come from another and have gradients, a whole model's are data."""
-    if pair.evidence["task"]["entry_kind"] == "built":
+    """The inputs; a layer's come from another and have gradients, a trained model's are data."""
+    if _is_built(pair) and _trained(pair.reference):
         return inputs
     return [
         x.detach().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
         for x in inputs
     ]
+
+
+def _is_built(pair: Any) -> bool:
+    """Whether it is a whole model, as its own program builds it."""
+    return bool(pair.evidence["task"]["entry_kind"] == "built")
+
+
+def _trained(module: Any) -> list[Any]:
+    """The parameters that have gradients; others are frozen."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def _leaves(module: Any, given: list[Any]) -> dict[str, torch.Tensor]:
+    """What has gradients, by name."""
+    leaves = {f"input {n}": x for n, x in enumerate(given) if getattr(x, "requires_grad", False)}
+    return leaves | {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def _results(
@@ -156,7 +207,7 @@ def _step(
         owner: whose parameters it has.
         inputs: of every call.
     """
-    weights = [p for p in owner.parameters() if p.requires_grad]
+    weights = _trained(owner)
     given = _given(pair, inputs)
     leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
     upstream: list[torch.Tensor] = []
@@ -178,20 +229,41 @@ def _step(
 
 def time_steps(
     verify: SimpleNamespace, pair: Any, seconds: float, choices: list[str], compiled: bool
-) -> str:
-    """Time a whole training step by every way in turns with others'; the way to choose."""
+) -> tuple[str, str]:
+    """Time a whole training step by every way in turns with others'; the way to choose, and why."""
     inputs = pair.inputs(1, lambda x: x)
     chosen, most = "reference", 1.0
+    why = "no way's training step was certainly faster than eager PyTorch's"
     for choice in choices:
         ratios = _beside(verify, pair, inputs, seconds, choice, "eager", pair.reference)
         if ratios and verify.interval(ratios)[0] > 1 and statistics.median(ratios) > most:
             chosen, most = choice, statistics.median(ratios)
+            low, high = verify.interval(ratios)
+            why = (
+                f"eager PyTorch's training step takes {most:.3f} times as long (95 % {low:.3f} to "
+                f"{high:.3f})"
+            )
     rival = torch.compile(pair.reference) if compiled else pair.reference
     again = [chosen, *(choice for choice in choices if choice == "own" != chosen)]
     for choice in again if compiled else ():
-        _beside(verify, pair, inputs, seconds, choice, "torch.compile", rival)
+        if choice != "compile":  # which is the rival itself
+            _beside(verify, pair, inputs, seconds, choice, "torch.compile", rival)
     pair.exported.GRADIENTS = chosen
-    return chosen
+    return chosen, why
+
+
+def write(folder: Path, choice: str, why: str) -> None:
+    """Write a way and its reason into module.py, and the file's new hash into evidence.json."""
+    path, evidence = folder / "module.py", folder / "evidence.json"
+    words = CHOICE.sub(f'GRADIENTS = "{choice}"', path.read_text(encoding="utf-8"))
+    words = WHY.sub(lambda _: f"# Why this one: by `verify.py --choose`, {why}.", words)
+    path.write_text(words, encoding="utf-8")
+    text = evidence.read_text(encoding="utf-8")
+    before = json.loads(text)["files_sha256"]["module.py"]
+    after = hashlib.sha256(words.encode("utf-8")).hexdigest()
+    evidence.write_text(
+        text.replace(f'"module.py": "{before}"', f'"module.py": "{after}"'), encoding="utf-8"
+    )
 
 
 def _beside(
@@ -212,7 +284,7 @@ def _beside(
             mine, theirs, verify.Clock(pair.device, queued=False), seconds
         )
     except Exception as problem:  # that a module cannot be compiled is a fact about it
-        words = str(problem).splitlines()[0][:100]
+        words = _in_short(problem)
         verify.say(f"  {name}, GRADIENTS {choice!r} could not run: {words}")
         return []
     verify.judged(f"{name}, GRADIENTS {choice!r}", ratios)

@@ -389,7 +389,8 @@ def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
         try:
             run(pair.exported, rival, inputs)
         except Exception as problem:  # that a module cannot be compiled is a fact about it
-            say(f"  {name:<14} could not run: {str(problem).splitlines()[0][:100]}")
+            words = (str(problem) or repr(problem)).splitlines()[0][:100]
+            say(f"  {name:<14} could not run: {words}")
             continue
         calls = [lambda of=of: run(pair.exported, of, inputs) for of in (pair.module, rival)]
         for what, clock in clocks.items():

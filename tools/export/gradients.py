@@ -74,16 +74,20 @@ def training_of(material: Material) -> TrainingSummary | None:
     if own is None or (own.found.forward and own.forward is None):
         return None
     first = own.forward or material
+    found = own.found
     forward, backward = _over_eager(first), _over_eager(own.material)
-    if forward is None or backward is None:
+    # What the ratio of the forward is against: the operators of the file that was searched.
+    operators_ms = found.eager_step_forward_ms if found.forward else found.eager_forward_ms
+    if forward is None or backward is None or not operators_ms:
         return None
-    # Kernels and PyTorch's operators were timed in turns, in searches at different times: their
-    # ratios carry over to the times of one and the same hour, their milliseconds would not.
+    # Searches were made at different times: the ratios of kernels and PyTorch's operators carry
+    # over to the times of one and the same hour, their milliseconds would not.
     return TrainingSummary(
-        reference_forward_ms=own.found.forward_ms,
-        reference_step_ms=own.found.step_ms,
-        forward_ms=own.found.eager_forward_ms / forward + _prepare_ms(first),
-        backward_ms=own.found.eager_backward_ms / backward,
+        reference_forward_ms=found.forward_ms,
+        reference_step_ms=found.step_ms,
+        forward_ms=operators_ms / forward + _prepare_ms(first),
+        backward_ms=found.eager_backward_ms / backward,
+        in_turns=None not in (_in_turns(first), _in_turns(own.material)),
     )
 
 
@@ -110,10 +114,15 @@ def why_not_own(material: Material) -> str:
     )
 
 
-def _over_eager(material: Material) -> float | None:
-    """Eager's time over the candidate's: in turns, else by a first look; None without either."""
+def _in_turns(material: Material) -> float | None:
+    """Eager's time over the candidate's, timed in turns; None where they were not."""
     compared = (c for c in material.evaluation.comparisons if c.baseline == "eager")
-    if (in_turns := next((item.ratio for item in compared), None)) is not None:
+    return next((item.ratio for item in compared), None)
+
+
+def _over_eager(material: Material) -> float | None:
+    """The same, else by times of different moments; None without either."""
+    if (in_turns := _in_turns(material)) is not None:
         return in_turns
     eager, took_ms = material.baselines.named("eager"), material.evaluation.median_ms
     if eager is None or eager.measurement is None or not took_ms:

@@ -54,7 +54,9 @@ class Backward(Value):
         forward_ms: the reference's forward with autograd recording, the least of several calls.
         step_ms: the same with its backward.
         eager_forward_ms: the forward with nothing recorded.
-        eager_backward_ms: the operators of the file as PyTorch runs them.
+        eager_step_forward_ms: the operators of the step's own forward as PyTorch runs them, which
+            on a GPU may take far longer than the module; 0 where there is none.
+        eager_backward_ms: likewise those of the backward's file.
 
     The times were taken in turns, so that they can be compared with each other.
     """
@@ -68,4 +70,5 @@ class Backward(Value):
     forward_ms: float = Field(default=0, ge=0)
     step_ms: float = Field(default=0, ge=0)
     eager_forward_ms: float = Field(default=0, ge=0)
+    eager_step_forward_ms: float = Field(default=0, ge=0)
     eager_backward_ms: float = Field(default=0, ge=0)

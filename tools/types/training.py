@@ -14,7 +14,9 @@ class TrainingSummary(Value):
 
     `reference_forward_ms` and `reference_step_ms` are PyTorch's forward under autograd, and with
     its backward. `forward_ms` and `backward_ms` are what the kernels take by the ratios that their
-    searches measured: what autograd spends between the two is not in them. `run` is the backward's
+    searches measured: what autograd spends between the two is not in them. `in_turns` says whether
+    kernels were timed in turns with PyTorch's operators both ways; times of different moments
+    decide nothing. `run` is the backward's
     search, `status` what may be said of it beside PyTorch's operators, `why` why there is none.
     """
 
@@ -24,6 +26,7 @@ class TrainingSummary(Value):
     reference_step_ms: float | None = None
     forward_ms: float | None = None
     backward_ms: float | None = None
+    in_turns: bool = True
     why: str = ""
 
     @property
@@ -42,7 +45,7 @@ class TrainingSummary(Value):
     @property
     def pays(self) -> bool:
         """Whether a whole step by kernels is likely to take less than the reference's."""
-        return self.speedup is not None and self.speedup > _LEAST_SPEEDUP
+        return self.in_turns and self.speedup is not None and self.speedup > _LEAST_SPEEDUP
 
     @property
     def words(self) -> str:
@@ -53,7 +56,8 @@ class TrainingSummary(Value):
         theirs = (
             f"{self.reference_step_ms:.3g} ms, {self.reference_forward_ms:.3g} ms of it forward"
         )
+        settled = "" if self.in_turns else " by a first look, which settles nothing"
         return (
             f"a training step takes about {ours} by kernels; by PyTorch {theirs}: "
-            f"{self.speedup:.2f}x"
+            f"{self.speedup:.2f}x{settled}"
         )

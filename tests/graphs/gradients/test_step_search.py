@@ -9,10 +9,11 @@ from kernelwright.graphs.search.run import start_search
 from kernelwright.graphs.search.summary import material_of
 from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.archive import Archive
+from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.export import export_folder
-from kernelwright.tools.types import TracePolicy
+from kernelwright.tools.types import Baseline, Task, TracePolicy
 from kernelwright.tools.types.run import Summary
 
 MODULE = """import torch
@@ -45,7 +46,17 @@ SHORT = Rules(precise_s=0.05, certify_s=0.1, mode_s=0.05, latency_s=0.05, settle
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_compiled")
-async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(tmp_path: Path) -> None:
+async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, str]] = []
+    measure = KnownBaselines._measure
+
+    async def noted(known: KnownBaselines, task: Task, name: str) -> Baseline:
+        made.append((task.name, name))
+        return await measure(known, task, name)
+
+    monkeypatch.setattr(KnownBaselines, "_measure", noted)
     file = tmp_path / "whole.py"
     file.write_text(MODULE)
     policy = TracePolicy(entry="make_model", makes=True)
@@ -53,9 +64,14 @@ async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(tmp_path
     try:
         summary = await start_search(file, policy, "cpu", TINY, home=tmp_path, executor=judge)
         assert isinstance(summary, Summary), summary
+        made.clear()
         summary = await with_backward(summary, TINY, home=tmp_path, executor=judge, fresh=True)
     finally:
         await judge.aclose()
+    assert made, "eager was timed for both directions"
+    assert {name for _, name in made} == {"eager"}, made
+    assert judge.rules.compile_ahead is SHORT.compile_ahead
+    assert not judge._baselines.eager_alone
     assert summary.training is not None
     assert summary.training.speedup, summary.training.words
     archive = Archive.open(summary.run, tmp_path)

@@ -1,5 +1,8 @@
 """Gradients of an exported module: by the reference, or recomputed behind the kernels."""
 
+import hashlib
+import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -172,6 +175,81 @@ def test_a_module_that_updates_buffers_has_no_choice(material, busy):
     files = export_files(material(*busy))
     assert "GRADIENTS =" not in files["module.py"]
     assert "updates buffers" in files["VERIFICATION.md"]
+
+
+FROZEN = """
+def make_model():
+    return Model().requires_grad_(False)
+"""
+
+
+def verified(folder, outside, *arguments):
+    """What verify.py says with these arguments; 0 is its end, or 1 where it times the forward."""
+    code = f"""
+import runpy, sys
+sys.argv = {["verify.py", *arguments]!r}
+try:
+    runpy.run_path("verify.py", run_name="__main__")
+except SystemExit as ended:
+    assert ended.code == 0 or (ended.code == 1 and not {{"--steps", "--no-timing"}} & {{*sys.argv}})
+"""
+    return outside(code, cwd=folder)
+
+
+def test_inputs_have_gradients_where_all_parameters_of_a_built_model_are_frozen(
+    material, outside, tmp_path
+):
+    made = material(SCALED + FROZEN, SCALED_KERNEL, SCALED_PLAN, entry="make_model", makes=True)
+    folder = export_folder(made, tmp_path / "frozen")
+    said = verified(folder, outside, "--no-timing")
+    assert "gradients 'recompute', own inputs" in said
+    assert "gradients 'compile'" not in said, "it takes long, and nobody asked for its step"
+    said = verified(folder, outside, "--steps", "--no-compile", "--seconds", "0.1")
+    assert "against eager, GRADIENTS 'recompute'" in said
+
+
+def test_a_backward_of_parameters_is_not_compared_where_all_of_them_are_frozen():
+    exported = SimpleNamespace(_CHOICES=("reference", "compile", "recompute", "own", "own_forward"))
+    evidence = {"task": {"entry_kind": "built"}}
+    pair = SimpleNamespace(exported=exported, evidence=evidence, reference=nn.Linear(2, 2))
+    assert exported_gradients._to_check(pair, True) == [*exported._CHOICES[1:]]
+    pair.reference.requires_grad_(False)
+    assert exported_gradients._to_check(pair, False) == ["recompute"]
+
+
+def test_steps_of_an_export_that_nobody_trains_are_timed_only_when_asked(scaled, outside):
+    said = verified(scaled, outside, "--no-compile", "--seconds", "0.1")
+    assert "gradients 'recompute', own inputs" in said
+    assert "training step" not in said
+
+
+def test_a_choice_is_written_with_its_reason_and_the_evidence_holds_again(
+    material, outside, tmp_path
+):
+    folder = export_folder(material(SCALED, SCALED_KERNEL, SCALED_PLAN), tmp_path / "chosen")
+    kept = json.loads((folder / "evidence.json").read_text())
+    verified(folder, outside, "--choose", "--steps", "--no-compile", "--seconds", "0.1")
+    text = (folder / "module.py").read_text()
+    (why,) = re.findall("^# Why this one: (.*)$", text, re.MULTILINE)
+    assert why.startswith("by `verify.py --choose`, ")
+    now = json.loads((folder / "evidence.json").read_text())
+    assert now["files_sha256"]["module.py"] == hashlib.sha256(text.encode()).hexdigest()
+    kept["files_sha256"]["module.py"] = now["files_sha256"]["module.py"]
+    assert now == kept
+
+
+def test_an_export_that_only_runs_the_reference_says_so_when_its_steps_are_asked_for(
+    material, busy, outside, tmp_path
+):
+    folder = export_folder(material(*busy), tmp_path / "busy")
+    said = verified(folder, outside, "--steps", "--choose", "--no-compile")
+    assert "no gradients by kernels: it updates buffers, which" in said
+    assert "no gradients" not in verified(folder, outside, "--no-timing")
+
+
+def test_a_way_that_fails_without_words_is_said_by_its_kind():
+    assert exported_gradients._in_short(RuntimeError()) == "RuntimeError()"
+    assert exported_gradients._in_short(ValueError("first\nsecond")) == "first"
 
 
 def test_gradients_of_complex_weights_are_compared_part_by_part():

@@ -1,15 +1,19 @@
 """An export whose training step has a forward of its own, which keeps products for the backward."""
 
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
 
 from kernelwright.tools.export import OwnBackward, export_folder
-from kernelwright.tools.export.gradients import why_not_own
+from kernelwright.tools.export.gradients import gradients_of, training_of, why_not_own
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types.backward import BackwardRead
+
+SUITE = Path(__file__).resolve().parents[3] / "benchmarks" / "suites" / "real_models.py"
 
 SOURCE = """
 import torch
@@ -179,6 +183,37 @@ runpy.run_path("verify.py", run_name="__main__")
     assert f'\nGRADIENTS = "{chosen}"\n' in (own / "module.py").read_text()
 
 
+@pytest.mark.parametrize(
+    ("interval", "chosen", "end"),
+    [
+        ("1.010 to 1.030", "own", "faster"),
+        ("0.970 to 1.030", "own", "level"),
+        ("0.970 to 0.990", "own", "slower"),
+        ("0.900 to 1.100", "own", "open"),
+        ("1.010 to 1.030", "recompute", "open"),
+        ("1.010 to 1.030", "compile", "compile"),
+        ("1.010 to 1.030", "", "DEFECT"),
+    ],
+)
+def test_the_suite_of_real_models_reads_what_verify_says_of_steps(interval, chosen, end):
+    suite = runpy.run_path(str(SUITE))
+    words = f"""
+  gradients 'own', own inputs          error 1.20 times the reference's
+  against torch.compile, GRADIENTS 'own' 1.020x, 95 % interval {interval}: faster
+""" + (f"  module.py has GRADIENTS = '{chosen}' now" if chosen else "")
+    row = suite["steps_of"](words) | {"verify": {"exit": 0, "late": False}}
+    assert row["gradients"] == {"own": 1.2}
+    assert suite["end_of_steps"](row) == end
+
+
+def test_an_export_whose_gradients_are_the_reference_s_is_no_defect_of_the_suite():
+    suite = runpy.run_path(str(SUITE))
+    row = suite["steps_of"]("  no gradients by kernels: it draws random numbers")
+    row |= {"verify": {"exit": 0, "late": False}}
+    assert suite["end_of_steps"](row) == "by_reference"
+    assert row["no_gradients"] == "it draws random numbers"
+
+
 def test_a_direction_that_had_one_look_only_is_exported_and_what_is_lacking_is_named(own_step):
     made, step = own_step
     assert step.forward is not None
@@ -190,7 +225,25 @@ def test_a_direction_that_had_one_look_only_is_exported_and_what_is_lacking_is_n
     forward = step.forward.model_copy(update={"evaluation": looked})
     whole = made.model_copy(update={"backward": step.model_copy(update={"forward": forward})})
     assert not why_not_own(whole)
+    training = training_of(whole)
+    assert training is not None
+    assert training.speedup is not None
+    assert not training.pays, "times of different moments decide nothing"
+    assert gradients_of(whole).choice == "reference"
     reads = (BackwardRead(kind="weight", name="other"), *step.found.forward_reads[1:])
     found = step.found.model_copy(update={"forward_reads": reads})
     lacks = made.model_copy(update={"backward": step.model_copy(update={"found": found})})
     assert why_not_own(lacks).startswith("a step needs the weight other, which")
+
+
+def test_the_forward_s_ratio_is_of_the_time_of_its_own_file(own_step):
+    made, step = own_step
+    assert step.found.eager_step_forward_ms > 0
+    times = {"eager_forward_ms": 1.0, "eager_step_forward_ms": 8.0, "eager_backward_ms": 2.0}
+    found = step.found.model_copy(update=times)
+    whole = made.model_copy(update={"backward": step.model_copy(update={"found": found})})
+    training = training_of(whole)
+    assert training is not None
+    (over_eager,) = (c.ratio for c in step.forward.evaluation.comparisons if c.baseline == "eager")
+    assert training.forward_ms == pytest.approx(8.0 / over_eager)
+    assert training.pays, "a step of 100 ms by PyTorch"

@@ -368,6 +368,9 @@ def _timed(
         "step_ms": step,
         "eager_backward_ms": lambda: file(*arguments),
     }
+    if found.forward:
+        own, read = _loaded(found.forward), [given[read] for read in found.forward_reads]
+        calls["eager_step_forward_ms"] = lambda: own(*read)
     times: dict[str, list[float]] = {name: [] for name in calls}
     began = time.perf_counter()
     with torch.no_grad():

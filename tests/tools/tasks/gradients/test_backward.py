@@ -208,6 +208,7 @@ def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     operators = {base(node.op) for node in again.graph.nodes if node.op.startswith("aten.")}
     assert operators - {"getitem"} <= ADMITTED, "a plan may call what it does not compute itself"
     assert found.step_ms >= found.forward_ms > 0
+    assert (found.eager_step_forward_ms > 0) == bool(found.forward)
 
 
 def test_products_are_kept_for_the_backward_and_pointwise_operators_are_computed_again():
