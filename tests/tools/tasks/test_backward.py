@@ -98,7 +98,16 @@ def made(source):
     return task, reference, arguments, backward_of(reference, task, arguments)
 
 
-@pytest.mark.parametrize("source", [SOFTMAX, NORM, LOSS, GATE, RESIDUAL, RMS, SEVERAL, PACKED])
+REST = (NORM, LOSS, GATE, RMS)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(SOFTMAX, RESIDUAL, SEVERAL, PACKED),
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in REST),
+    ],
+)
 def test_its_file_gives_the_gradients_of_autograd_and_is_a_task(source):
     task, reference, arguments, found = made(source)
     weights = dict(reference.module.named_parameters())

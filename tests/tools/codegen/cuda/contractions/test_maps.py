@@ -317,10 +317,12 @@ def test_odd_strides_are_left_to_others(
     assert WGMMA_MAPS not in names
 
 
-OTHER_ARCHITECTURES = (pytest.param(n, marks=pytest.mark.exhaustive) for n in ("sm_90", "sm_120"))
+OTHER_ARCHITECTURES = (
+    pytest.param(n, marks=pytest.mark.exhaustive) for n in ("sm_90", "sm_100a", "sm_120")
+)
 
 
-@pytest.mark.parametrize("architecture", ["sm_90a", "sm_100a", *OTHER_ARCHITECTURES])
+@pytest.mark.parametrize("architecture", ["sm_90a", *OTHER_ARCHITECTURES])
 async def test_copies_of_every_rank_compile(toolbox: SimpleNamespace, architecture: str) -> None:
     candidate = new_candidate("cuda", COPIES, "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)
