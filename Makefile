@@ -30,10 +30,10 @@ WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--timeout 900 --durations 10
 
-test: setup  ## What a person runs: a quick test of each behaviour, the chat in a browser included.
+test: setup  ## What a person runs: a quick test of each behaviour, the chat in a browser.
 	$(PYTEST)
 
-test-all: setup  ## Only the exhaustive rest: every tile, cheat, layout and kill; property tests at depth.
+test-all: setup  ## Only the exhaustive rest: tiles, cheats, layouts; property tests at depth.
 	KERNELWRIGHT_TEST_DEPTH=all $(PYTEST) -m "(exhaustive or property) and not gpu"
 
 check: setup  ## What must be clean before a commit.
