@@ -27,12 +27,13 @@ demo: setup  ## Set everything up and make one module faster.
 # Tests wait for processes now and then, so one more than there are processors keeps these busy. A
 # file's tests share their processes, so a file stays together; plain `pytest` works as well.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --timeout 900
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	--timeout 900 --durations 10
 
-test: setup  ## What a person runs: everything of the main job, the chat in a browser included.
+test: setup  ## What a person runs: a quick test of each behaviour, the chat in a browser.
 	$(PYTEST)
 
-test-all: setup  ## Only the exhaustive sweeps: the emulator, the evil suite, property tests at depth.
+test-all: setup  ## Only the exhaustive rest: tiles, cheats, layouts; property tests at depth.
 	KERNELWRIGHT_TEST_DEPTH=all $(PYTEST) -m "(exhaustive or property) and not gpu"
 
 check: setup  ## What must be clean before a commit.

@@ -74,6 +74,7 @@ def test_a_wheel_holds_one_package_with_all_of_its_data(wheel):
     assert {name for name in names if name.startswith("kernelwright/")} == ours()
 
 
+@pytest.mark.exhaustive
 def test_a_source_archive_holds_folders_and_makes_the_same_wheel(checkout, wheel, tmp_path):
     (tmp_path / "made").mkdir()
     with tarfile.open(built("sdist", checkout, tmp_path)) as archive:

@@ -349,6 +349,7 @@ async def test_a_server_without_tools_is_asked_in_words(
     assert ["tools" in request for request in server.requests] == [True, False, False]
 
 
+@pytest.mark.exhaustive
 async def test_every_kind_of_fault_leaves_an_understanding(live: Turn) -> None:
     module = _load(
         "misbehaving_server_too", ROOT / "benchmarks" / "models" / "misbehaving_server.py"

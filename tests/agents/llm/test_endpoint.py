@@ -62,7 +62,7 @@ async def test_every_kind_of_fault_is_survived(
 ) -> None:
     for fault in misbehaving.Fault:
         server = serve(TEXT, fault, stall_s=60.0)
-        patience_s = 4.0 if fault is misbehaving.Fault.STALLED else 60.0
+        patience_s = 2.0 if fault is misbehaving.Fault.STALLED else 60.0
         profile = profile_for(server, stream=stream, timeout_s=patience_s)
         found = await answer(endpoint_client(profile), PROMPT, View)
         assert found.value.claims[0] == "a reads {twice}", fault

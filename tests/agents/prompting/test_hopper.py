@@ -26,7 +26,14 @@ def examples(architecture: str) -> list[Candidate]:
     return [new_candidate("cuda", kernel, plan) for kernel, plan in found]
 
 
-@pytest.mark.parametrize(("architecture", "count"), [("sm_80", 1), ("sm_89", 1), ("sm_90a", 2)])
+@pytest.mark.parametrize(
+    ("architecture", "count"),
+    [
+        ("sm_80", 1),
+        pytest.param("sm_89", 1, marks=pytest.mark.exhaustive),
+        ("sm_90a", 2),
+    ],
+)
 def test_each_example_keeps_the_contract_and_compiles_without_spills_or_waits(
     architecture: str, count: int
 ) -> None:

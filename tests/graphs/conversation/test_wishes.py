@@ -137,6 +137,7 @@ async def test_before_the_search_a_ban_takes_an_allowed_precision_back(
     assert controller.task.precisions == ()
 
 
+@pytest.mark.exhaustive
 async def test_budgets_hold_in_a_running_search(under_way: UnderWay, rest: Begin) -> None:
     controller = await under_way(0.1, rounds=50)
     say = talking(controller)

@@ -36,6 +36,7 @@ def server_module() -> ModuleType:
     return module
 
 
+@pytest.mark.exhaustive
 async def test_what_evolved_evolves_again_without_the_server(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "decisions"),
     [
-        ("conv-relu-pool-1121-86w9", 69),
+        pytest.param("conv-relu-pool-1121-86w9", 69, marks=pytest.mark.exhaustive),
         pytest.param("matmul-1121-7p9z", 122, marks=pytest.mark.exhaustive),
         pytest.param("max-pool-1121-nfdr", 106, marks=pytest.mark.exhaustive),
         ("softmax-1121-j8j6", 135),

@@ -88,6 +88,7 @@ async def test_runs_that_were_stopped_and_resumed_replay(
     assert again.same > told.same
 
 
+@pytest.mark.exhaustive
 async def test_a_run_that_was_cancelled_in_the_middle_of_a_step_replays(
     search: Search, resume: Search, replayed: Replayed, toy: ModuleType, tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ async def test_a_run_that_was_cancelled_in_the_middle_of_a_step_replays(
     assert told.ended == ""
 
 
+@pytest.mark.exhaustive
 async def test_runs_that_went_on_after_their_end_replay(
     search: Search, resume: Search, replayed: Replayed
 ) -> None:
@@ -117,6 +119,7 @@ async def test_runs_that_went_on_after_their_end_replay(
     assert told.ended == ""
 
 
+@pytest.mark.exhaustive
 async def test_runs_that_waited_replay(
     search: Search, resume: Search, replayed: Replayed, toy: ModuleType
 ) -> None:
@@ -148,6 +151,7 @@ class SlowerFirst:
         return await self._inner.repair(request, failure)
 
 
+@pytest.mark.exhaustive
 async def test_writers_take_the_turns_that_they_took(
     replayed: Replayed, toy: ModuleType, tmp_path: Path
 ) -> None:
@@ -167,6 +171,7 @@ async def test_writers_take_the_turns_that_they_took(
     assert told.difference is None
 
 
+@pytest.mark.exhaustive
 async def test_a_copied_folder_replays_anywhere(
     search: Search, replayed: Replayed, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ async def test_settings_tried_far_away_are_the_tuners(trips: Callable[..., Trips
     assert all(item.candidate.parents for item in tuned)
 
 
+@pytest.mark.exhaustive
 async def test_no_setting_is_sent_twice_in_a_bundle(trips: Callable[..., Trips]) -> None:
     away = trips(rounds=2, tuning_trials=8)
     await away.to_the_end()
@@ -197,6 +198,7 @@ async def test_resuming_without_results_asks_for_the_same_bundle(
     assert len(away.bundles()) == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_patient_session_goes_on_when_results_arrive(trips: Callable[..., Trips]) -> None:
     away = trips(rounds=1)
     await away.session()
@@ -207,6 +209,7 @@ async def test_a_patient_session_goes_on_when_results_arrive(trips: Callable[...
     assert (await waiting).status in ("improved", "faster_than_eager")
 
 
+@pytest.mark.exhaustive
 async def test_a_far_search_replays(trips: Callable[..., Trips], toy: ModuleType) -> None:
     away = trips(rounds=2)
     await away.to_the_end()

@@ -133,6 +133,7 @@ async def test_what_takes_next_to_no_time_is_not_done_in_another_way(
     assert "CL1" not in {recipe.changed for recipe in recipes}
 
 
+@pytest.mark.exhaustive
 async def test_rounded_factors_that_are_refused_send_for_the_forms_exact_products(
     task: Task, tried: Tried
 ) -> None:

@@ -138,6 +138,7 @@ async def test_a_server_that_is_gone_leaves_the_playbook_and_says_so(search: Run
     assert plain.calls == 0
 
 
+@pytest.mark.exhaustive
 async def test_a_search_ends_when_its_tokens_are_spent(
     search: Run, serve: Callable[..., Models], tmp_path: Path
 ) -> None:

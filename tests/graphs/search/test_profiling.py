@@ -74,6 +74,7 @@ async def test_behind_the_end_of_a_held_search_nobody_is_profiled(
     assert bool(executor.profiled) is asked
 
 
+@pytest.mark.exhaustive
 async def test_a_replay_reads_what_was_measured_then(
     search: Search, toy: ModuleType, tmp_path: Path
 ) -> None:

@@ -81,8 +81,12 @@ def keep(task: Task, home: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(home_of_tests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch._dynamo.reset()
+    # Each has its own library; what is compiled, the prelude above all, is that of all tests.
+    shared = home_of_tests / "cache"
+    shared.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache").symlink_to(shared)
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
     return tmp_path
 
@@ -152,6 +156,7 @@ class Residual(nn.Module):
         return torch.tanh(z) * 2.0, z
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("plain")
 def test_a_kernel_whose_results_come_in_another_order_is_found(home: Path):
     text = "import torch\nfrom torch import nn\n" + inspect.getsource(Residual)

@@ -1,9 +1,5 @@
 """An export of a module that draws random numbers draws the module's own, and checks itself so."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 from kernelwright.tools.export import export_folder
 from kernelwright.tools.export.gradients import gradients_of
 from kernelwright.tools.languages import in_mode
@@ -42,21 +38,21 @@ def forward(x):
 SCALE, NOISE = "scale = aten.rand([48, 96])", "noise = aten.randn([48, 96])"
 
 
-def verified(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(folder / "verify.py"), "--no-timing"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+VERIFY = """
+import runpy, sys
+sys.argv = ["verify.py", "--no-timing"]
+runpy.run_path("verify.py", run_name="__main__")
+"""
 
 
-def test_it_verifies_under_the_same_state_of_the_generators(material, tmp_path):
+def test_it_verifies_under_the_same_state_of_the_generators(material, outside, tmp_path):
     made = material(NOISY, KERNEL, PLAN % f"{SCALE}\n    {NOISE}")
-    done = verified(export_folder(made, tmp_path / "right"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    outside(VERIFY, cwd=export_folder(made, tmp_path / "right"))
 
 
-def test_another_order_of_draws_is_found_by_its_own_check(material, tmp_path):
+def test_another_order_of_draws_is_found_by_its_own_check(material, outside, tmp_path):
     made = material(NOISY, KERNEL, PLAN % f"{NOISE}\n    {SCALE}")
-    done = verified(export_folder(made, tmp_path / "wrong"))
-    assert done.returncode == 1, done.stdout + done.stderr
+    outside(VERIFY, cwd=export_folder(made, tmp_path / "wrong"), status=1)
 
 
 def test_a_second_forward_in_the_backward_would_draw_other_numbers(material):

@@ -46,6 +46,7 @@ def test_measured_ceilings_replace_assumed_ones_and_are_kept(tmp_path, monkeypat
     assert measure_ceilings(cpu) == measured
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_ceilings_file_is_measured_again(tmp_path, monkeypatch):
     monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path))
     cpu = detect("cpu")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import operator
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,15 +60,30 @@ def traced(attempt: Callable[..., Task | Refusal]) -> Callable[..., Task]:
     return tracer
 
 
+def _model(forward: str, inputs: str = "[torch.randn(8, 32)]", init: str = "pass") -> str:
+    text = "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    text += textwrap.indent(textwrap.dedent(init).strip(), " " * 8) + "\n"
+    text += textwrap.indent(textwrap.dedent(forward).strip(), " " * 4) + "\n"
+    return text + f"def get_inputs():\n    return {inputs}\n"
+
+
 @pytest.fixture
 def model(traced: Callable[..., Task]) -> Callable[..., Task]:
     """Trace a Model given as a forward, its inputs and what its constructor does."""
+    return lambda *said, **more: traced(_model(*said, **more))
 
-    def tracer(forward: str, inputs: str = "[torch.randn(8, 32)]", init: str = "pass") -> Task:
-        text = "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        text += textwrap.indent(textwrap.dedent(init).strip(), " " * 8) + "\n"
-        text += textwrap.indent(textwrap.dedent(forward).strip(), " " * 4) + "\n"
-        return traced(text + f"def get_inputs():\n    return {inputs}\n")
+
+@pytest.fixture(scope="module")
+def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Task]:
+    """The same for all tests of a file, once for each text: a task is a value."""
+
+    @cache
+    def tracer(*said: str, **more: str) -> Task:
+        path = tmp_path_factory.mktemp("traced") / "model.py"
+        path.write_text(HEADER + _model(*said, **more))
+        task = trace(path.read_text(), str(path), TracePolicy())
+        assert isinstance(task, Task), task
+        return task
 
     return tracer
 

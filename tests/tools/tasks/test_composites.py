@@ -33,7 +33,7 @@ def test_a_trace_from_memory_is_that_of_torch_and_leaves_nothing() -> None:
     split = exported_program._split_decomp_table_to_cia_and_python_decomp
     linear = torch.ops.aten.linear.default
     kernels, rules = dict(linear.py_kernels), set(op_implementations_dict)
-    for _ in range(3):
+    for _ in range(2):
         assert traced(remembered=True) == theirs
         assert linear.py_kernels == kernels
         assert set(op_implementations_dict) == rules

@@ -23,9 +23,9 @@ def same(a: Sequence[object], b: Sequence[object]) -> bool:
     )
 
 
-@pytest.fixture
-def mixed(model: Model) -> Task:
-    return model(
+@pytest.fixture(scope="module")
+def mixed(traced_once: Model) -> Task:
+    return traced_once(
         "def forward(self, x, i, m, k): return torch.softmax(x[i] * m, -1) * k",
         "[torch.randn(16, 8), torch.randint(2, 9, (5,)), torch.rand(8) > 0.9, 2.5]",
     )

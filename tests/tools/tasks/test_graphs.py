@@ -221,7 +221,24 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# Of each group that is broken down alike some are tried every time, all by `make test-all`.
+SWEPT = (
+    "half softmax", "group norm", "instance norm", "shapes", "activations", "half reductions",
+    "losses", "embedding bag", "rebound buffer", "bidirectional gru", "transformer", "weight norm",
+    "resampling", "batch norm in evaluation", "cross entropy",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(traced_once: Model) -> Model:
+    """A case is traced once for all tests here."""
+    return traced_once
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.exhaustive if n in SWEPT else ()) for n in CASES],
+)
 def test_the_graph_computes_what_the_module_computes(
     name: str, model: Model, run_graph: RunGraph
 ) -> None:

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from kernelwright.tools.tasks import Reference, draw
+from kernelwright.tools.tasks import Reference, draw, trace
 from kernelwright.tools.tasks.parts.outline import outline_in_parts
 from kernelwright.tools.tasks.regions import model_regions
-from kernelwright.tools.types import Task
+from kernelwright.tools.types import Task, TracePolicy
 
+HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 BLOCK = """
 class Block(nn.Module):
     def __init__(self):
@@ -66,8 +67,18 @@ def rooted(body: str, more: str = "pass") -> str:
     return ROOT.replace("BODY", body).replace("MORE", more)
 
 
-def test_a_branch_on_values_leaves_the_other_blocks_to_be_traced(traced):
-    task = traced(BRANCH)
+@pytest.fixture(scope="module")
+def branch(tmp_path_factory) -> Task:
+    """The model with a branch, traced once."""
+    path = tmp_path_factory.mktemp("branch") / "model.py"
+    path.write_text(HEADER + BRANCH)
+    task = trace(path.read_text(), str(path), TracePolicy())
+    assert isinstance(task, Task), task
+    return task
+
+
+def test_a_branch_on_values_leaves_the_other_blocks_to_be_traced(branch):
+    task = branch
     found = [(part.path, part.kind) for part in task.parts]
     assert found == [
         ("blocks.0", "Block"),
@@ -130,8 +141,8 @@ def test_what_the_model_itself_does_keeps_no_part_from_being_traced(traced, body
     assert not torch.equal(changed, plain)
 
 
-def test_the_model_runs_on_the_weights_that_it_is_given(traced):
-    reference = Reference.build(traced(BRANCH), "cpu")
+def test_the_model_runs_on_the_weights_that_it_is_given(branch):
+    reference = Reference.build(branch, "cpu")
     arguments = [torch.ones(6, 16)]
     weights = {name: value.clone() for name, value in reference.weights().items()}
     with torch.no_grad():
@@ -149,8 +160,8 @@ def test_parts_that_are_called_with_other_shapes_each_time_are_left_alone(traced
     assert said["expert"] == "its calls differ in shape, type or layout"
 
 
-def test_the_outline_of_parts_finds_equal_regions_across_them(traced):
-    task = traced(BRANCH)
+def test_the_outline_of_parts_finds_equal_regions_across_them(branch):
+    task = branch
     reference = Reference.build(task, "cpu")
     arguments = list(draw(task, "task", 0, "cpu"))
     outline = outline_in_parts(reference, task, arguments, {"layer_norm", "gelu", "linear"})

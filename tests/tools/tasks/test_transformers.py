@@ -1,6 +1,7 @@
 """Small models of transformers with random weights: keyword arguments in, a ModelOutput out."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -9,7 +10,8 @@ from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import Task
 
-pytest.importorskip("transformers")
+# Only asked for: every process that collects the tests would import it for seconds.
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers here")
 
 BERT = """
 from transformers import BertConfig, BertModel

@@ -126,6 +126,7 @@ async def until_begun(share: Share, found: list[Outcome]) -> "asyncio.Task[None]
     return working
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_a_lost_process_had_begun_is_an_outcome(tmp_path: Path) -> None:
     share = share_of(tmp_path, (("0.py", ENDLESS), ("1.py", ENDLESS)))
     found: list[Outcome] = []

@@ -226,6 +226,7 @@ async def test_what_the_person_paused_stays_paused(
     await after.aclose()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", [pytest.param(0.05, marks=pytest.mark.exhaustive), 0.6])
 async def test_a_killed_server_comes_back_with_every_run(
     make_search_manager: Callable[..., SearchManager],

@@ -18,7 +18,10 @@ EXAMPLE = re.compile(r"```cuda\n(.*?)```\n```python\n(.*?)```", re.DOTALL)
 ROWS, COLUMNS, DEPTH, STAGES = 128, 256, 384, 3
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["warps", "warpgroups"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(0, id="warps", marks=pytest.mark.exhaustive), pytest.param(1, id="warpgroups")],
+)
 def test_an_example_is_right(toolbox: SimpleNamespace, tmp_path: Path, number: int) -> None:
     kernel, plan = EXAMPLE.findall(craft("cuda", "sm_90a"))[number]
     small = kernel.replace(

@@ -272,6 +272,7 @@ def _forms(task: Task, hardware: Hardware) -> set[str]:
     return {option.strategy.name for option in options if option.loop == FORM_LOOP}
 
 
+@pytest.mark.exhaustive
 def test_the_planner_proposes_a_product_and_the_coder_writes_it(
     toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
 ) -> None:

@@ -41,35 +41,36 @@ ENDS = torch.tensor(
 )
 
 
-def _emulated(
-    toolbox: SimpleNamespace, folder: Path, a: torch.Tensor, b: torch.Tensor
-) -> torch.Tensor:
+@pytest.fixture(scope="module")
+def library(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     playable = SimpleNamespace(emitted=Emitted(source=SOURCE, plan=()), settings={}, library=[])
-    toolbox.compile_emulated([playable], folder)
+    toolbox.compile_emulated([playable], tmp_path_factory.mktemp("quotient"))
+    return ctypes.CDLL(str(playable.library[0]))
+
+
+def _emulated(library: ctypes.CDLL, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     y, n = torch.empty(3, a.numel()), torch.tensor([a.numel()], dtype=torch.int32)
     pointers = (ctypes.c_void_p * 4)(a.data_ptr(), b.data_ptr(), y.data_ptr(), n.data_ptr())
-    ctypes.CDLL(str(playable.library[0])).run_over(1, 256, 1, 0, pointers)
+    library.run_over(1, 256, 1, 0, pointers)
     return y
 
 
-def test_it_is_a_unit_off_at_most(toolbox: SimpleNamespace, tmp_path: Path) -> None:
+def test_it_is_a_unit_off_at_most(library: ctypes.CDLL) -> None:
     torch.manual_seed(1)
     powers = torch.randint(-37, 37, (2, 50_000)).double()
     a, b = (torch.randn(2, 50_000).double() * 10**powers).float()
     wanted = a.double() / b.double()
     inside = (wanted.abs() < 1e38) & (wanted.abs() > 1e-37) & (b.abs() > 1e-37) & (b.abs() < 1e37)
-    found = _emulated(toolbox, tmp_path, a, b).double()
+    found = _emulated(library, a, b).double()
     wrong = (found - wanted).abs() / wanted.abs()
     assert wrong[0][inside].max() < 2**-23
     # Without a power of two a rest of less than a normal number says little.
     assert wrong[1:, inside & (a.abs() > 1e-29)].max() < 2**-23
 
 
-def test_ends_of_the_range_are_what_a_division_makes_of_them(
-    toolbox: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_ends_of_the_range_are_what_a_division_makes_of_them(library: ctypes.CDLL) -> None:
     a, b = (one.reshape(-1).contiguous() for one in torch.meshgrid(ENDS, ENDS, indexing="ij"))
-    found = _emulated(toolbox, tmp_path, a, b)[0]
+    found = _emulated(library, a, b)[0]
     torch.testing.assert_close(found, a / b, rtol=2e-7, atol=3e-45, equal_nan=True)
 
 

@@ -328,10 +328,12 @@ def test_swizzled_rows_lie_in_different_banks(device: ctypes.CDLL, way: int, wai
     assert bool(device.matrix_bank_conflicts()) is waits
 
 
-OTHER_ARCHITECTURES = (pytest.param(n, marks=pytest.mark.exhaustive) for n in ("sm_86", "sm_89"))
+OTHER_ARCHITECTURES = (
+    pytest.param(n, marks=pytest.mark.exhaustive) for n in ("sm_80", "sm_86", "sm_89", "sm_120")
+)
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_120", *OTHER_ARCHITECTURES])
+@pytest.mark.parametrize("architecture", ["sm_90a", *OTHER_ARCHITECTURES])
 async def test_the_prelude_compiles_without_spills(architecture: str) -> None:
     candidate = new_candidate("cuda", SOURCE, "def forward(x):\n    return x\n")
     built = await compile_candidate(candidate, architecture=architecture, timeout_s=120)

@@ -99,10 +99,10 @@ def test_a_kernel_that_forgets_a_summand_is_found(
 ) -> None:
     """The same kernels, made for the whole depth and for one summand less."""
     builds = {"whole": _build(toolbox), "short": _build(toolbox, K - 1)}
-    names = ("simt_tiles", "split_mma")
+    names = ("simt_tiles",)
     variants = toolbox.make_variants(builds, small_device, settings=1, names=names)
     toolbox.compile_emulated(variants, tmp_path)
-    assert len(variants) == 4
+    assert len(variants) == 2
     for variant in variants:
         label, full = variant.label.split("-")[0], _build(toolbox)
         # A short one is handed all of the factors, and does not read the last of each row.

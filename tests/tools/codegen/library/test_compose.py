@@ -148,8 +148,13 @@ def _traced(source: str, path) -> Task:
     return task
 
 
-def test_a_stack_computes_what_it_did_with_one_kernel_a_class(tmp_path):
-    whole = Whole(STACK.replace("LAYERS", "4"), tmp_path)
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    return Whole(STACK.replace("LAYERS", "2"), tmp_path_factory.mktemp("stack"))
+
+
+def test_a_stack_computes_what_it_did_with_one_kernel_a_class(stack):
+    whole = stack
     kernel = parse_kernel(whole.candidate.kernel, "cpp")
     assert len(kernel.functions) == len(whole.parts)
     assert all(f"::{item.name};" in whole.candidate.kernel for item in kernel.functions)
@@ -194,8 +199,8 @@ def test_a_region_may_leave_its_result_in_another_layout_than_the_library(behind
     torch.testing.assert_close(made if isinstance(made, torch.Tensor) else made[0], right)
 
 
-def test_a_plan_that_returns_in_several_places_is_refused_in_words(tmp_path):
-    whole = Whole(STACK.replace("LAYERS", "2"), tmp_path)
+def test_a_plan_that_returns_in_several_places_is_refused_in_words(stack):
+    whole = stack
     first = whole.parts[0]
     plan = first.candidate.plan.replace(
         "\n    return", "\n    if 1 > 2:\n        return x0\n    return"

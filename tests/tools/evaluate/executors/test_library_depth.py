@@ -13,7 +13,7 @@ from kernelwright.tools.gemm.problem import Arithmetic, task_of
 from kernelwright.tools.gemm.shapes import GemmShape
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.types import Baselines, Task, TracePolicy, Verdict
+from kernelwright.tools.types import Baselines, Effort, Task, TracePolicy, Verdict
 
 TEXT = """import torch
 
@@ -124,7 +124,10 @@ EIGHTS_PLAN = """def forward(a, b, scale_a, scale_b):
 """
 
 
-async def test_eight_bits_are_judged_by_what_they_stand_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "effort", ["screen", pytest.param("certify", marks=pytest.mark.exhaustive)]
+)
+async def test_eight_bits_are_judged_by_what_they_stand_for(tmp_path: Path, effort: Effort) -> None:
     task = task_of(GemmShape(m=32, n=48, k=64), Arithmetic(dtype="fp8"))
     wrong = EIGHTS.replace("s < k", "s < k - 1")
     judge = LocalExecutor.create("cpu", tmp_path, rules=Rules.of("library"))
@@ -132,11 +135,12 @@ async def test_eight_bits_are_judged_by_what_they_stand_for(tmp_path: Path) -> N
         known = await judge.baselines(task)
         assert isinstance(known, Baselines)
         assert [item.name for item in known.items] == ["eager", *LIBRARY, FAST]
-        found = await judge.evaluate(task, new_candidate("cpp", EIGHTS, EIGHTS_PLAN), "certify")
+        found = await judge.evaluate(task, new_candidate("cpp", EIGHTS, EIGHTS_PLAN), effort)
         refused = await judge.evaluate(task, new_candidate("cpp", wrong, EIGHTS_PLAN), "screen")
     finally:
         await judge.aclose()
     assert found.verdict is Verdict.CORRECT, found.verification.reason
     assert found.verification.precision == "fp8"
-    assert {"large_offset", "heavy_tail", "extremes"} <= {*found.verification.distributions}
+    harsher = {"heavy_tail", "extremes"} if effort == "certify" else set()
+    assert {"large_offset"} | harsher <= {*found.verification.distributions}
     assert refused.verdict is Verdict.WRONG_RESULT

@@ -9,7 +9,7 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.languages import in_mode
-from kernelwright.tools.types import Candidate, Task, Verdict
+from kernelwright.tools.types import Candidate, Effort, Task, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,16 +23,21 @@ def forward(x):
 """
 
 
-async def test_a_right_one_is_certified_and_says_how_it_was_called(
+@pytest.mark.parametrize(
+    "effort", ["screen", pytest.param("certify", marks=pytest.mark.exhaustive)]
+)
+async def test_a_right_one_is_accepted_and_says_how_it_was_called(
     executor: LocalExecutor,
     rows: Task,
     kernel: Callable[..., Candidate],
     beside_eager_alone: None,
+    effort: Effort,
 ) -> None:
-    found = await executor.evaluate(rows, in_mode(kernel(plan=PLAN), "compile"), "certify")
+    found = await executor.evaluate(rows, in_mode(kernel(plan=PLAN), "compile"), effort)
     assert found.verdict is Verdict.CORRECT, found.verification.reason
     assert found.verification.method.endswith(", inside torch.compile")
-    assert [item.baseline for item in found.comparisons] == ["eager"]
+    if effort == "certify":
+        assert [item.baseline for item in found.comparisons] == ["eager"]
 
 
 async def test_its_kernels_still_have_guards_around_their_memory(

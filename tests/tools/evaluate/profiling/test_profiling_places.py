@@ -215,7 +215,7 @@ def test_the_watched_process_waits_for_what_to_run(tmp_path):
     child = subprocess.Popen(child_command(asked, 60), stderr=subprocess.PIPE, text=True)
     try:
         with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(3.0)
+            child.wait(1.0)
         asked.write_text("no request", encoding="utf-8")
         _, said = child.communicate(timeout=120)
     finally:

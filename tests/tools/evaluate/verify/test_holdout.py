@@ -8,10 +8,8 @@ from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.tasks.inputs.variations import changeable, odd, variants
 from kernelwright.tools.types import Candidate, InputSpec, Task, TensorSpec, Verdict
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.usefixtures("beside_eager_alone"),
-]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+certified = pytest.mark.usefixtures("beside_eager_alone")
 
 Make = Callable[..., Candidate]
 
@@ -24,6 +22,7 @@ def forward(x):
 
 
 @pytest.mark.exhaustive
+@certified
 async def test_what_reads_its_sizes_is_verified_on_other_shapes(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
@@ -36,6 +35,7 @@ async def test_what_reads_its_sizes_is_verified_on_other_shapes(
 
 
 @pytest.mark.exhaustive
+@certified
 async def test_what_holds_for_its_own_shape_alone_stays_correct_and_says_so(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
@@ -45,6 +45,7 @@ async def test_what_holds_for_its_own_shape_alone_stays_correct_and_says_so(
 
 
 @pytest.mark.exhaustive
+@certified
 async def test_a_worker_that_dies_of_another_shape_costs_no_verdict(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:
@@ -57,6 +58,7 @@ async def test_a_worker_that_dies_of_another_shape_costs_no_verdict(
 
 
 @pytest.mark.exhaustive
+@certified
 async def test_a_kernel_that_needs_whole_vectors_is_found_out(
     executor: LocalExecutor, rows: Task, kernel: Make
 ) -> None:

@@ -152,7 +152,10 @@ async def test_a_module_that_draws_nothing_wants_no_draws(
     assert "which the module does not" in found.verification.reason
 
 
-@pytest.mark.parametrize(("states", "right"), [("h, c", True), ("c, h", False)])
+@pytest.mark.parametrize(
+    ("states", "right"),
+    [("h, c", True), pytest.param("c, h", False, marks=pytest.mark.exhaustive)],
+)
 async def test_an_initial_state_that_is_drawn_is_the_references(
     executor: LocalExecutor, tmp_path: Path, states: str, right: bool
 ) -> None:

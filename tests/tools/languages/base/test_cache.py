@@ -61,6 +61,7 @@ async def test_a_failure_is_not_kept(compiled, home: Path) -> None:
     assert list(cache_folder().iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_processes_share_what_they_made(compiled, home: Path) -> None:
     script = f"""
 import asyncio

@@ -113,6 +113,7 @@ def test_reports_are_read_kernel_by_kernel() -> None:
     assert second.spill_bytes is None
 
 
+@pytest.mark.exhaustive
 async def test_clusters_through_cooperative_groups_compile(compiled) -> None:
     kernel = """#include "kernelwright.cuh"
 #include <cooperative_groups.h>

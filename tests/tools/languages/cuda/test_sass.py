@@ -50,7 +50,15 @@ extern "C" __global__ void product(const unsigned int* a, const unsigned int* b,
 
 
 @pytest.mark.parametrize(
-    ("type", "width"), [("float4", 16), ("float2", 8), ("float", 4), ("short", 2), ("char", 1)]
+    ("type", "width"),
+    [
+        ("float4", 16),
+        ("short", 2),
+        *(
+            pytest.param(type, width, marks=pytest.mark.exhaustive)
+            for type, width in (("float2", 8), ("float", 4), ("char", 1))
+        ),
+    ],
 )
 def test_the_width_of_accesses_is_that_of_the_type(readings_of, type, width):
     read = readings_of(COPY.format(type=type))

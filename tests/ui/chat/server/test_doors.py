@@ -36,6 +36,7 @@ async def until_closed(driver, visitor) -> None:
     await driver.until(lambda: not visitor._socket.connected, 10)
 
 
+@pytest.mark.exhaustive  # what it asks of cookies: test_login
 async def test_somebody_added_locks_a_running_server_at_once(house, visit, driver):
     nobody = await visit(house.url)
     await nobody.say("what can you do?")

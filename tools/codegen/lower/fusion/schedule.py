@@ -88,8 +88,8 @@ LAUNCH_BYTES, DEAREST_LAUNCH_BYTES = 1 << 18, 1 << 23
 MOST_READ = 2
 
 # A value that so many steps read and that is made of more than so many of its own size is stored
-# where `stores_sums` says so.
-_FEWEST_READERS, _MANY_TENSORS = 2, 2.5
+# where `stores_sums` says so; one that is made of such a value, and of more.
+_FEWEST_READERS, _MANY_TENSORS, _MORE_THAN_IT = 2, 2.5, 1.5
 
 # Uses of every factor's element from which a product of half types should find both as it
 # multiplies them: at 2048 cubed passes that convert them take longer than is gained on an H200, at
@@ -209,15 +209,16 @@ class Fusion:
     def _sums_up(self, step: Step) -> bool:
         """Whether what a step makes is read by several, and reads far more than it stores itself.
 
-        With two readers and three tensors read, one store and two reads take the place of six.
+        With two readers and three tensors read, one store and two reads take the place of six. What
+        adds to such a sum is stored too, so that every layer of a stack is like the one before.
         """
         if step.nest is None or step.nest.inner or len(step.nest.writes) != 1:
             return False
         (write,) = step.nest.writes
         if self.readers[write.address.buffer] < _FEWEST_READERS:
             return False
-        read_bytes = nest_read_bytes(self.context, step.nest)
-        return read_bytes > _MANY_TENSORS * footprint(write.address)
+        many = _MORE_THAN_IT if step.nest.reads & set(self.sums) else _MANY_TENSORS
+        return nest_read_bytes(self.context, step.nest) > many * footprint(write.address)
 
     def _is_own_product(self, nest: Nest) -> bool:
         """Whether a nest becomes a loop of a product, with kernels made for those."""

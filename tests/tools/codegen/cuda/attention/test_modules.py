@@ -68,6 +68,7 @@ def _ways(repertoire: PlaybookRepertoire) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.exhaustive  # from the trace on; the family itself in every run
 @pytest.mark.parametrize(
     "attention",
     [

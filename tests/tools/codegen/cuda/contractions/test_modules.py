@@ -122,6 +122,7 @@ def _played(toolbox: SimpleNamespace, draft: LibraryDraft, folder: Path) -> Play
     return played
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "strategy", ["streamed_wgmma", pytest.param("split_wgmma", marks=pytest.mark.exhaustive)]
 )

@@ -353,7 +353,7 @@ OTHERS = (("A100", SPLIT_MMA), ("L40S", SPLIT_MMA), ("H200", SPLIT_MMA), ("B200"
     ("device", "strategy"),
     [
         ("H200", SPLIT_WGMMA),
-        ("H200", STREAMED),
+        pytest.param("H200", STREAMED, marks=pytest.mark.exhaustive),
         *(pytest.param(*other, marks=pytest.mark.exhaustive) for other in OTHERS),
     ],
 )

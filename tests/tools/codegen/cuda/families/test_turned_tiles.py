@@ -204,7 +204,10 @@ async def machine_code(build: Any, architecture: str) -> str:
     return await disassemble(built.artifact)
 
 
-@pytest.mark.parametrize("architecture", ["sm_90a", "sm_80"])
+ARCHITECTURES = ["sm_90a", pytest.param("sm_80", marks=pytest.mark.exhaustive)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 async def test_the_machine_code_reads_and_stores_sixteen_bytes_at_once(
     toolbox: SimpleNamespace, architecture: str
 ):
@@ -218,7 +221,7 @@ async def test_the_machine_code_reads_and_stores_sixteen_bytes_at_once(
     assert all("128" in how for kind, how in moved if kind != "STS")
 
 
-@pytest.mark.parametrize("architecture", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 async def test_rows_of_odd_length_are_read_in_vectors_all_the_same(
     toolbox: SimpleNamespace, architecture: str
 ):
