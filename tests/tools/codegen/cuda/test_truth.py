@@ -94,13 +94,15 @@ def test_only_products_have_one(toolbox: SimpleNamespace) -> None:
     assert toolbox.truth(b.loop("rows"), b.buffers()).slack == {}
 
 
+@pytest.mark.parametrize(
+    "strategy", ["simt_tiles", pytest.param("split_mma", marks=pytest.mark.exhaustive)]
+)
 def test_a_kernel_that_forgets_a_summand_is_found(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    strategy: str, toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
 ) -> None:
     """The same kernels, made for the whole depth and for one summand less."""
     builds = {"whole": _build(toolbox), "short": _build(toolbox, K - 1)}
-    names = ("simt_tiles",)
-    variants = toolbox.make_variants(builds, small_device, settings=1, names=names)
+    variants = toolbox.make_variants(builds, small_device, settings=1, names=(strategy,))
     toolbox.compile_emulated(variants, tmp_path)
     assert len(variants) == 2
     for variant in variants:
