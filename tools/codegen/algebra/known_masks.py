@@ -13,7 +13,6 @@ is below half of the type's most negative number leaves nothing of it beside one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from kernelwright.tools.codegen.algebra.sketch import Sketch, leaf, refs
@@ -28,8 +27,8 @@ Kept = Literal["columns up to the row", "all"]
 
 _OPERATOR = "aten.scaled_dot_product_attention.default"
 _MASK, _CAUSAL = 3, 5
-# What is computed here for it has no more nodes, and none of more elements: 64 MiB of truth values.
-_MOST_NODES, _MOST_ELEMENTS = 256, 1 << 26
+# What is computed here for it has no more nodes, and takes no more memory in all.
+_MOST_NODES, _MOST_BYTES = 256, 1 << 30
 # Where a tensor is made; here that is the CPU.
 _PLACED = frozenset({"device", "layout", "pin_memory"})
 
@@ -92,14 +91,14 @@ def _made_of(sketch: Sketch, name: str) -> list[Node] | None:
     pending = [name]
     while pending:
         node = sketch.node(pending[-1])
-        large = any(prod(spec.shape) > _MOST_ELEMENTS for spec in node.out)
-        if leaf(node) or draws(node.op) or large or len(found) > _MOST_NODES:
+        if leaf(node) or draws(node.op) or len(found) > _MOST_NODES:
             return None
         missing = [each for each in refs(node) if each not in found]
         if not missing:
             found[pending.pop()] = node
         pending += missing
-    return list(found.values())
+    held_bytes = sum(spec.size_bytes for node in found.values() for spec in node.out)
+    return list(found.values()) if held_bytes <= _MOST_BYTES else None
 
 
 def _computed(nodes: list[Node]) -> torch.Tensor | None:

@@ -99,5 +99,5 @@ def test_a_mask_that_is_too_large_to_be_computed_here_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graph, _, _ = traced(packed)
-    monkeypatch.setattr("kernelwright.tools.codegen.algebra.known_masks._MOST_ELEMENTS", 100)
+    monkeypatch.setattr("kernelwright.tools.codegen.algebra.known_masks._MOST_BYTES", 1000)
     assert all(known_mask(graph, node) is None for node in graph.nodes)
