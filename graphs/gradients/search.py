@@ -7,13 +7,11 @@ with torch.compile, as a region of a model is not: a whole step is, by the expor
 came of it is kept with the forward's run, and an export of that run then has all.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from kernelwright.graphs.regions.judge import RegionJudge
+from kernelwright.graphs.regions.judge import RegionJudge, beside_eager_alone
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
@@ -86,7 +84,7 @@ async def with_backward(
             rules = Rules.of(evidence).within(profile.seconds * (1 - _BACKWARD_SHARE))
             async with (
                 opened(executor, record.target, choice, seed, rules) as judge,
-                _beside_eager_alone(judge),
+                beside_eager_alone(judge),
             ):
                 folder = archive.folder / "backward"
                 seen = await judge.backward(record.task)
@@ -112,20 +110,6 @@ async def with_backward(
         return summary
     finally:
         archive.close()
-
-
-@asynccontextmanager
-async def _beside_eager_alone(judge: Executor) -> AsyncIterator[None]:
-    """Nothing is compared with torch.compile meanwhile, and none is built."""
-    ahead = judge.rules is not None and judge.rules.compile_ahead
-    judge.compile_ahead(False)
-    judge.beside_eager_alone(True)
-    try:
-        yield
-    finally:
-        if ahead:
-            judge.compile_ahead(True)
-        judge.beside_eager_alone(False)
 
 
 def _why_not(summary: Summary) -> str:

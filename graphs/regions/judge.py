@@ -1,11 +1,12 @@
 """The judge as the search over one region sees it: eager alone, and nothing is certified.
 
 Nothing is claimed of a region by itself. What its search finds is verified and compared with eager
-as ever; torch.compile and the certification are for the whole. Whoever searches regions tells the
-executor so (`beside_eager_alone`), which would build torch.compile for each of them.
+as ever; torch.compile and the certification are for the whole. Who searches regions does it
+`beside_eager_alone`, or the executor would build torch.compile for each of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kernelwright.profiles.load import Hardware
@@ -23,6 +24,20 @@ from kernelwright.tools.types import (
     Task,
     TracePolicy,
 )
+
+
+@asynccontextmanager
+async def beside_eager_alone(executor: Executor) -> AsyncIterator[None]:
+    """Nothing is compared with torch.compile meanwhile, and none is built ahead."""
+    ahead = executor.rules is not None and executor.rules.compile_ahead
+    executor.compile_ahead(False)
+    executor.beside_eager_alone(True)
+    try:
+        yield
+    finally:
+        if ahead:
+            executor.compile_ahead(True)
+        executor.beside_eager_alone(False)
 
 
 class RegionJudge(Executor):

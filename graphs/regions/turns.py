@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kernelwright.graphs.regions.budget import LEAST_SHARE, Costs, hopeful, turn_s
-from kernelwright.graphs.regions.judge import RegionJudge
+from kernelwright.graphs.regions.judge import RegionJudge, beside_eager_alone
 from kernelwright.graphs.regions.listing import Listed
 from kernelwright.graphs.regions.results import RegionResult, result_of, result_shown
 from kernelwright.graphs.run_view.events import Event, RegionSearched, RunStarted
@@ -69,26 +69,19 @@ class Turns:
         assert self._found.regions is not None
         known = dict(context.archive.decisions())
         results: dict[str, RegionResult] = {}
-        ahead = executor.rules is not None and executor.rules.compile_ahead
-        executor.compile_ahead(False)
-        executor.beside_eager_alone(True)
-        try:
-            for item in self._found.regions.classes:
-                key = _key(item)
-                if key in known:
-                    results[item.name] = RegionResult.model_validate_json(known[key])
-                else:
-                    results[item.name] = await self._turn(item, set(results))
-                    context.archive.record_decision(key, results[item.name].model_dump_json())
-                shown = result_shown(item, results[item.name], in_use=False)
-                context.emit(RegionSearched(region=shown), key=key)
-        finally:
+        async with beside_eager_alone(executor):
             try:
-                await self._forget()  # first: what is read now is not to be compiled
+                for item in self._found.regions.classes:
+                    key = _key(item)
+                    if key in known:
+                        results[item.name] = RegionResult.model_validate_json(known[key])
+                    else:
+                        results[item.name] = await self._turn(item, set(results))
+                        context.archive.record_decision(key, results[item.name].model_dump_json())
+                    shown = result_shown(item, results[item.name], in_use=False)
+                    context.emit(RegionSearched(region=shown), key=key)
             finally:
-                if ahead:
-                    executor.compile_ahead(True)
-                executor.beside_eager_alone(False)
+                await self._forget()  # first: what is read now is not to be compiled
         return results
 
     async def _turn(self, item: RegionClass, done: set[str]) -> RegionResult:

@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from kernelwright.tools.codegen.algebra.sketch import Sketch, leaf, refs
+from kernelwright.tools.codegen.algebra.sketch import Sketch, leaf
+from kernelwright.tools.codegen.ir.scores import ATTENTION_CALL
 from kernelwright.tools.codegen.lower.nests.context import Arguments
 from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Node, Ref, Scalar
-from kernelwright.tools.types.graph import draws
+from kernelwright.tools.types.graph import draws, refs
 
 if TYPE_CHECKING:
     import torch
 
 Kept = Literal["columns up to the row", "all"]
 
-_OPERATOR = "aten.scaled_dot_product_attention.default"
 _MASK, _CAUSAL = 3, 5
 # What is computed here for it has no more nodes, and takes no more memory in all.
 _MOST_NODES, _MOST_BYTES = 256, 1 << 30
@@ -53,7 +53,7 @@ def known_mask(graph: Graph, node: Node) -> Graph | None:
 
 def _mask_of(node: Node) -> Ref | None:
     """The mask of an attention call; None where it has none, or is causal besides."""
-    if node.op != _OPERATOR:
+    if node.op != ATTENTION_CALL:
         return None
     arguments = Arguments(node)
     return None if arguments.flag(_CAUSAL, "is_causal") else arguments.ref(_MASK, "attn_mask")

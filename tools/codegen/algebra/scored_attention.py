@@ -28,13 +28,14 @@ from kernelwright.tools.codegen.algebra.attention import (
     turned_keys,
 )
 from kernelwright.tools.codegen.algebra.attention_masks import constant
-from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch, leaf, refs
+from kernelwright.tools.codegen.algebra.sketch import Shape, Sketch, leaf
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.ir.scores import ATTENTION, SCORES
 from kernelwright.tools.codegen.lower.nests.context import base
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE
 from kernelwright.tools.codegen.lower.operators.shapes import SHAPES
 from kernelwright.tools.types import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
+from kernelwright.tools.types.graph import refs
 
 _PRODUCTS = ("bmm", "mm")
 _CALL = "scaled_dot_product_attention"

@@ -26,6 +26,7 @@ from kernelwright.tools.types import (
     Scalar,
     TensorSpec,
 )
+from kernelwright.tools.types.graph import refs
 
 
 @dataclass(frozen=True)
@@ -414,12 +415,6 @@ def _used(nodes: Sequence[Node], kept: set[str]) -> tuple[Node, ...]:
             result.append(node)
             wanted.update(refs(node))
     return tuple(reversed(result))
-
-
-def refs(node: Node) -> list[str]:
-    """Names of the tensors that a node reads."""
-    given = [*node.args, *(arg for _, arg in node.kwargs)]
-    return [name for arg in given for name in _names(arg)]
 
 
 def _names(arg: Arg) -> list[str]:

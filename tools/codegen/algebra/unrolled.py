@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kernelwright.tools.codegen.algebra.cells import CellReader, Products, StepCell, Term
-from kernelwright.tools.codegen.algebra.sketch import Sketch, refs
+from kernelwright.tools.codegen.algebra.sketch import Sketch
 from kernelwright.tools.codegen.algebra.together import Together
 from kernelwright.tools.types import DType, Graph, ListArg, Node, Ref, Scalar
+from kernelwright.tools.types.graph import refs
 
 FEWEST_STEPS = 4
 _TYPES = (DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)

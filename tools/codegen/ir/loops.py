@@ -201,6 +201,19 @@ class Loop(Value):
         """Number of inner positions of one row."""
         return prod(axis.size for axis in self.inner)
 
+    def on_buffers(self, names: Mapping[str, str]) -> Loop:
+        """The same loop on buffers of other names, by the names that they have."""
+
+        def moved(access: Access) -> Access:
+            return access.model_copy(update={"buffer": names[access.buffer]})
+
+        body = tuple(
+            one.model_copy(update={"access": moved(one.access)}) if one.access else one
+            for one in self.body
+        )
+        stores = tuple(one.model_copy(update={"access": moved(one.access)}) for one in self.stores)
+        return self.model_copy(update={"body": body, "stores": stores})
+
     def stmt(self, name: str) -> Stmt:
         """The statement that defines `name` (also for `<x>_m2` and `<x>_sum`)."""
         for stmt in self.body:

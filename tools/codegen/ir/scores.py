@@ -15,6 +15,7 @@ from kernelwright.tools.codegen.ir.loops import Access, Axis, Loop, Stmt, Stride
 from kernelwright.tools.types import Value
 
 # The nodes of a graph: attention, and the tensor that stands for products of queries and keys.
+ATTENTION_CALL = "aten.scaled_dot_product_attention.default"  # the library's
 ATTENTION, SCORES = "kernelwright.attention.default", "kernelwright.scores.default"
 # The heaviest functions, in plain operations; all others are one.
 _COSTS = {
@@ -76,16 +77,7 @@ class ScoreFunction(Value):
     def renamed(self, names: Mapping[str, str]) -> ScoreFunction:
         """The same on other buffers; the product has none."""
         known = {self.product: "scores", self.loop.stores[0].access.buffer: "weights", **names}
-
-        def moved(access: Access) -> Access:
-            return access.model_copy(update={"buffer": known[access.buffer]})
-
-        body = tuple(
-            one.model_copy(update={"access": moved(one.access)}) if one.access else one
-            for one in self.loop.body
-        )
-        stores = tuple(s.model_copy(update={"access": moved(s.access)}) for s in self.loop.stores)
-        loop = self.loop.model_copy(update={"name": "", "body": body, "stores": stores})
+        loop = self.loop.on_buffers(known).model_copy(update={"name": ""})
         return self.model_copy(update={"loop": loop, "product": "scores"})
 
     def without_future(self) -> ScoreFunction | None:

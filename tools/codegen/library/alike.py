@@ -165,16 +165,8 @@ def _named_by(loop: Loop) -> list[str]:
 
 
 def _nameless(loop: Loop, names: Mapping[str, str]) -> Loop:
-    def renamed(access: Access) -> Access:
-        return access.model_copy(update={"buffer": names[access.buffer]})
-
-    body = tuple(
-        stmt.model_copy(update={"access": renamed(stmt.access)}) if stmt.access else stmt
-        for stmt in loop.body
-    )
-    stores = tuple(s.model_copy(update={"access": renamed(s.access)}) for s in loop.stores)
     fixed = tuple(sorted(names[name] for name in loop.fixed))
-    return loop.model_copy(update={"name": "", "body": body, "stores": stores, "fixed": fixed})
+    return loop.on_buffers(names).model_copy(update={"name": "", "fixed": fixed})
 
 
 def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:

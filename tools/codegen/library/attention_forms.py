@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from kernelwright.tools.codegen.ir import Program, Strategy
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS
+from kernelwright.tools.codegen.ir.scores import ATTENTION_CALL
 from kernelwright.tools.codegen.library.forms import (
-    ATTENTION_CALL,
     CONVOLUTIONS_FORM,
     PRODUCTS_FORM,
     PRODUCTS_TITLE,

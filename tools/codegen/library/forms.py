@@ -17,6 +17,7 @@ from kernelwright.tools.codegen.algebra import REWRITES, rewritten
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS, loop_bytes
+from kernelwright.tools.codegen.ir.scores import ATTENTION_CALL
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
@@ -279,7 +280,6 @@ ONE_PASS_FORM = FormKind(_ONE_PASS, "O", _one_pass_program, _one_pass_idea)
 
 
 _PRODUCTS = "products"
-ATTENTION_CALL = "aten.scaled_dot_product_attention.default"
 PRODUCTS_TITLE = "products of matrices in kernels of our own"
 
 

@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from kernelwright.tools.codegen.ir import Access, Loop, PlanLine, Program
+from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.learning.contract.launches import (
     Interface,
@@ -94,19 +94,7 @@ def _in_contract(
         for number, buffer in enumerate(own)
     )
     called |= {old.name: new.name for old, new in zip(own, temporaries, strict=True)}
-    return tuple(_renamed(loop, called) for loop in program.loops), temporaries
-
-
-def _renamed(loop: Loop, called: dict[str, str]) -> Loop:
-    def renamed(access: Access) -> Access:
-        return access.model_copy(update={"buffer": called[access.buffer]})
-
-    body = tuple(
-        stmt.model_copy(update={"access": renamed(stmt.access)}) if stmt.access else stmt
-        for stmt in loop.body
-    )
-    stores = tuple(s.model_copy(update={"access": renamed(s.access)}) for s in loop.stores)
-    return loop.model_copy(update={"body": body, "stores": stores})
+    return tuple(loop.on_buffers(called) for loop in program.loops), temporaries
 
 
 def _written(

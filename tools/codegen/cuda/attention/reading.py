@@ -15,13 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernelwright.tools.codegen.ir import Buffer, LibraryCall
-from kernelwright.tools.codegen.ir.scores import ATTENTION, ScoreFunction
+from kernelwright.tools.codegen.ir.scores import ATTENTION, ATTENTION_CALL, ScoreFunction
 from kernelwright.tools.codegen.lower.nests import views
 from kernelwright.tools.codegen.lower.nests.expressions import Address
 from kernelwright.tools.codegen.lower.nests.views import Atom, View
 from kernelwright.tools.types import DType, TensorSpec
 
-OPERATOR = "aten.scaled_dot_product_attention.default"
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _TYPES = (*HALVES, DType.FLOAT32)
 _MASKS = (DType.BOOL, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
@@ -112,7 +111,7 @@ def attention_of(call: LibraryCall) -> Attention:
     Raises:
         NotTakenError: In words, where it stays with the library.
     """
-    if call.line.operator not in (OPERATOR, ATTENTION):
+    if call.line.operator not in (ATTENTION_CALL, ATTENTION):
         raise NotTakenError("it is no attention")
     given = _Arguments(call)
     query, key, value = (given.view(name) for name in _NAMES[:3])
