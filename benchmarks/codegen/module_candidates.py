@@ -2,16 +2,19 @@
 
     python benchmarks/codegen/module_candidates.py plan FOLDER plans.json [--hardware h200]
         [--ideas 6] [--match 1_*,17_*]
+    python benchmarks/codegen/module_candidates.py plan PROJECT plans.json
+        --builds zoo.gpt:make_model,zoo.vit:make_model
     python benchmarks/codegen/module_candidates.py run plans.json results.jsonl --seconds 300
+        [--compiled]
     python benchmarks/codegen/module_candidates.py table results.jsonl
     python benchmarks/codegen/module_candidates.py steps FOLDER steps.md [--match 1_*,17_*]
 
 `plan` traces and writes the candidates of a first round and needs no device; `run` compiles all of
 them, calls each once beside the module itself, and times it with the host ahead and a flushed L2,
-kernel by kernel. Where a predicted time and a measured one differ, a cost model is wrong: that is
-what this is for. `differs` is the largest difference from the module's own answer over the largest
-value there; whether an answer is right only the judge says. Files are executed in this process:
-use it on files that are trusted.
+kernel by kernel; `--compiled` does the same with torch.compile's. Where a predicted time and a
+measured one differ, a cost model is wrong: that is what this is for. `differs` is the largest
+difference from the module's own answer over the largest value there; whether an answer is right
+only the judge says. Files are executed in this process: use it on files that are trusted.
 
 `steps` needs no device either: of each file that convolves it says what every form leaves to the
 library, and which tensors kernels hand on through memory.
@@ -20,8 +23,11 @@ library, and which tensors kernels hand on through memory.
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from math import prod
 from pathlib import Path
@@ -38,7 +44,8 @@ from kernelwright.tools.codegen.ir import PlanLine, Program
 from kernelwright.tools.codegen.ir.roofline import line_ms
 from kernelwright.tools.codegen.library.forms import forms
 from kernelwright.tools.codegen.library.kernel_library import Recipe, repertoire_for
-from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks import import_exporter, trace
+from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Candidate, Idea, Refusal, Task, TracePolicy, Value
 
 
@@ -66,17 +73,37 @@ class Plans(Value):
 def plan(options: argparse.Namespace) -> None:
     """Write the candidates of each file's first round."""
     hardware, found = hardware_profile(options.hardware), []
-    for path in sorted(options.source.glob("*.py"), key=lambda p: (len(p.stem), p.stem)):
-        if not any(fnmatch(path.stem, one) for one in options.match.split(",")):
-            continue
-        task = trace(path.read_text(encoding="utf-8"), str(path), TracePolicy(device="cpu"))
+    options.output = options.output.absolute()
+    for name, task in _built(options) if options.builds else _files(options):
         if isinstance(task, Refusal):
-            print(f"{path.stem}: {task.sentence}")
+            print(f"{name}: {task.sentence}")
             continue
         drafts = asyncio.run(_drafts(task, hardware, options.ideas))
-        print(f"{path.stem}: {len(drafts)} candidates", flush=True)
+        print(f"{name}: {len(drafts)} candidates", flush=True)
         found.append(Planned(task=task, drafts=drafts))
     options.output.write_text(Plans(files=tuple(found)).model_dump_json(), encoding="utf-8")
+
+
+def _files(options: argparse.Namespace) -> Iterator[tuple[str, Task | Refusal]]:
+    """The modules of a folder whose names match, the shortest names first."""
+    for path in sorted(options.source.glob("*.py"), key=lambda p: (len(p.stem), p.stem)):
+        if any(fnmatch(path.stem, one) for one in options.match.split(",")):
+            policy = TracePolicy(device="cpu")
+            yield path.stem, trace(path.read_text(encoding="utf-8"), str(path), policy)
+
+
+def _built(options: argparse.Namespace) -> Iterator[tuple[str, Task | Refusal]]:
+    """Models that functions of a project build; their weights are written beside the plans."""
+    os.chdir(options.source)
+    policy = TracePolicy(makes=True, device="cuda")
+    models = [(one, find(Path(one).absolute(), policy)) for one in options.builds.split(",")]
+    os.chdir(options.output.parent)
+    import_exporter()
+    for name, model in models:
+        if isinstance(model, Refusal):
+            yield name, model
+        else:
+            yield name, trace(model.source, str(model.path), model.policy)
 
 
 async def _drafts(task: Task, hardware: Hardware, wanted: int) -> tuple[Draft, ...]:
@@ -119,7 +146,7 @@ async def run(options: argparse.Namespace) -> None:
             continue
         built = [await builds[draft.candidate.id] for draft in planned.drafts]
         try:
-            _measure(bench, planned, built)
+            _measure(bench, planned, built, compiled=options.compiled)
         except Exception as error:
             bench.write(file=planned.task.name, failure=f"{type(error).__name__}: {error}"[:400])
     for building in builds.values():
@@ -127,8 +154,9 @@ async def run(options: argparse.Namespace) -> None:
     shutdown_compilers()
 
 
-def _measure(bench, planned: Planned, built: list) -> None:
+def _measure(bench, planned: Planned, built: list, *, compiled: bool) -> None:
     import torch
+    from strategy_bench import kernels_us
 
     from kernelwright.tools.tasks import Reference, draw
 
@@ -137,8 +165,14 @@ def _measure(bench, planned: Planned, built: list) -> None:
     reference = Reference.build(task, "cuda:0")
     args = draw(task, "task", 0, "cuda:0")
     wanted = reference.forward(args)
-    eager_ms = bench.median_ms(lambda: reference.forward(args), 5)
-    bench.write(file=task.name, kind="eager", ms=eager_ms)
+    ways = {"eager": reference.forward}
+    if compiled:
+        ways["compiled"] = torch.compile(reference.forward)
+    for kind, way in ways.items():
+        way(args)
+        ms = bench.median_ms(lambda way=way: way(args), 5)
+        used = kernels_us(lambda way=way: way(args))
+        bench.write(file=task.name, kind=kind, ms=ms, kernels_us=used)
     for draft, made in zip(planned.drafts, built, strict=True):
         entry = {"file": task.name, "predicted_ms": draft.predicted_ms, "choices": draft.choices}
         entry["settings"] = " ".join(f"{s.name}={s.value}" for s in draft.candidate.settings)
@@ -173,14 +207,17 @@ def table(options: argparse.Namespace) -> None:
     rows = [json.loads(line) for line in options.source.read_text(encoding="utf-8").splitlines()]
     for name in dict.fromkeys(row["file"] for row in rows):
         mine = [row for row in rows if row["file"] == name]
-        eager = next((row["ms"] for row in mine if row.get("kind") == "eager"), 0.0)
-        print(f"\n{name}: eager {eager:.3f} ms")
-        timed = [row for row in mine if "ms" in row and row.get("kind") != "eager"]
-        for row in sorted(timed, key=lambda row: row["ms"]):
-            chosen = " ".join(row["choices"].values())
-            print(f"  {row['ms']:8.3f} ms  predicted {row['predicted_ms']:.3f}  {chosen}")
-            print(f"           differs {row['differs']:.1e}  {row['settings']}")
-            longest = sorted(row["kernels_us"].items(), key=lambda one: -one[1])
+        print(f"\n{name}")
+        for row in sorted((row for row in mine if "ms" in row), key=lambda row: row["ms"]):
+            if "kind" in row:
+                print(f"  {row['ms']:8.3f} ms  {row['kind']}")
+            else:
+                chosen = " ".join(
+                    f"{n} {way}" for way, n in Counter(row["choices"].values()).items()
+                )
+                print(f"  {row['ms']:8.3f} ms  predicted {row['predicted_ms']:.3f}  {chosen}")
+                print(f"           differs {row['differs']:.1e}  {row['settings'][:400]}")
+            longest = sorted(row.get("kernels_us", {}).items(), key=lambda one: -one[1])
             print("           " + "; ".join(f"{us:.0f} us {k[:48]}" for k, us in longest[:6]))
         for row in mine:
             if "failure" in row:
@@ -194,14 +231,11 @@ def steps(options: argparse.Namespace) -> None:
     """Write what each form of files that convolve leaves to the library and hands on."""
     hardware = hardware_profile(options.hardware)
     lines = [_HEAD, "|---" * (_HEAD.count("|") - 1) + "|"]
-    for path in sorted(options.source.glob("*.py"), key=lambda p: (len(p.stem), p.stem)):
-        if not any(fnmatch(path.stem, one) for one in options.match.split(",")):
-            continue
-        task = trace(path.read_text(encoding="utf-8"), str(path), TracePolicy(device="cpu"))
+    for name, task in _files(options):
         if isinstance(task, Refusal):
-            lines.append(f"| {path.stem} | {task.sentence} | | | | |")
+            lines.append(f"| {name} | {task.sentence} | | | | |")
         elif any("convolution" in node.op for node in task.graph.nodes):
-            lines += _forms(path.stem, task, hardware)
+            lines += _forms(name, task, hardware)
         options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -250,7 +284,9 @@ def main() -> None:
     words.add_argument("--hardware", default="h200")
     words.add_argument("--ideas", type=int, default=6)
     words.add_argument("--match", default="*", help="patterns of file names, with commas between")
+    words.add_argument("--builds", default="", help="package.module:function, with commas between")
     words.add_argument("--seconds", type=float, default=300.0)
+    words.add_argument("--compiled", action="store_true", help="time torch.compile too")
     options = words.parse_args()
     if options.what == "run":
         asyncio.run(run(options))
