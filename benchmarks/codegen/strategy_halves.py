@@ -1,7 +1,9 @@
-"""Problems of the round `halves`: products in fp16, and the ways that blocks may share them.
+"""Problems of the rounds `halves` and `layers`: products in halves, and ways blocks may share them.
 
-Each is timed under the settings that were fastest before there were parts of a depth under every
-tile, as many stages as fit, turns and boxes (the first line of each), and under these.
+Each of `halves` is timed under the settings that were fastest before there were parts of a depth
+under every tile, as many stages as fit, turns and boxes (the first line of each), and under these.
+`layers` has those of a ViT-B's and a BERT's layers in bfloat16: 12,608 rows are no whole number of
+tiles, the 12,672 beside them are.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import torch.nn.functional as F
 from strategy_calls import called
 from strategy_loops import Problem
 
-_F16 = torch.float16
+_F16, _BF16 = torch.float16, torch.bfloat16
 # M, N, K, and tile, cluster, split, turns, boxes, stages of what is tried.
 _Way = tuple[int, int, int, int, int, int]
 _AS_BEFORE = 4
@@ -58,6 +60,18 @@ _SMALL: tuple[_Way, ...] = (
     (64064, 1, 1, 0, 2, 16),
     (64064, 1, 2, 0, 0, 16),
 )
+_UP: tuple[_Way, ...] = (
+    (128128, 1, 1, 1, 2, 16),
+    (128128, 2, 1, 1, 2, 16),
+    (128128, 1, 1, 1, 0, 16),
+    (128128, 2, 1, 1, 0, 16),
+    (64256, 2, 1, 1, 0, 16),
+    (128256, 1, 1, 0, 0, 16),
+    (128256, 2, 1, 0, 2, 16),
+    (256128, 2, 1, 0, 0, 16),
+    (128192, 1, 1, 0, 2, 16),
+)
+_ACROSS: tuple[_Way, ...] = (*_UP[:4], (128192, 1, 1, 0, 0, 16), (128192, 2, 1, 0, 0, 16))
 # The GELU of a tile takes a fifth as long as its products.
 _LAYER: tuple[_Way, ...] = (*_SQUARE, (128128, 2, 1, 1, 0, 16), (128128, 1, 1, 1, 2, 16))
 _PLAIN: dict[str, tuple[tuple[int, int, int], tuple[_Way, ...]]] = {
@@ -79,6 +93,16 @@ _LAYERS = {
 }
 
 
+# M, N, K; whether a GELU or a residual follows; what is tried.
+_BLOCKS: dict[str, tuple[tuple[int, int, int], bool, tuple[_Way, ...]]] = {
+    "layer_vit_up": ((12608, 3072, 768), True, _UP),
+    "layer_even_up": ((12672, 3072, 768), True, _UP),
+    "layer_bert_up": ((8192, 3072, 768), True, _UP[:5]),
+    "layer_vit_across": ((12608, 768, 768), False, _ACROSS),
+    "layer_vit_down": ((12608, 768, 3072), False, _ACROSS),
+}
+
+
 def _product(name: str, sizes: tuple[int, int, int]) -> Problem:
     """X @ w.T, as a linear layer without a bias has it."""
     rows, columns, depth = sizes
@@ -95,6 +119,26 @@ def _layer(name: str, sizes: tuple[int, int, int]) -> Problem:
     return called(name, call, *shapes, dtype=_F16, products=True)
 
 
+def _block(name: str, sizes: tuple[int, int, int], gelu: bool) -> Problem:
+    rows, columns, depth = sizes
+
+    def up(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.gelu(F.linear(x, weight, bias))
+
+    def across(
+        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor
+    ) -> torch.Tensor:
+        return F.linear(x, weight, bias) + residual
+
+    shapes = (rows, depth), (columns, depth), (columns,)
+    if gelu:
+        return called(name, up, *shapes, dtype=_BF16, products=True)
+    return called(name, across, *shapes, (rows, columns), dtype=_BF16, products=True)
+
+
+LAYERS: dict[str, Callable[[], Problem]] = {
+    name: partial(_block, name, sizes, gelu) for name, (sizes, gelu, _) in _BLOCKS.items()
+}
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     **{name: partial(_product, name, sizes) for name, (sizes, _) in _PLAIN.items()},
     **{name: partial(_layer, name, sizes) for name, sizes in _LAYERS.items()},
@@ -113,4 +157,14 @@ def chosen_halves() -> tuple[tuple[str, str, str], ...]:
         (name, "wgmma_maps", changes)
         for name, of in ways.items()
         for changes in (_words(of[0]), "", *map(_words, of[1:]))
+    )
+
+
+def chosen_layers() -> tuple[tuple[str, str, str], ...]:
+    """Every layer's first setting, ways, and what else the first one's tiles may do."""
+    more = "GROUP=16", "GROUP=4", "SPAN=64", "LATE=1 TURNS=0"
+    return tuple(
+        (name, "wgmma_maps", changes)
+        for name, (_, _, of) in _BLOCKS.items()
+        for changes in ("", *map(_words, of), *more)
     )

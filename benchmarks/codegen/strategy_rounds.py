@@ -48,6 +48,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         **turned.PROBLEMS,
         **products.PROBLEMS,
         **halves.PROBLEMS,
+        **halves.LAYERS,
         **convolutions.PROBLEMS,
     }
 
@@ -110,6 +111,7 @@ ROUNDS = {
     "halves": Round(
         problems=tuple(halves.PROBLEMS), seconds=120, chosen=halves.chosen_halves()
     ),
+    "layers": Round(problems=tuple(halves.LAYERS), seconds=70, chosen=halves.chosen_layers()),
     "depth": Round(
         problems=tuple(dict.fromkeys(name for name, *_ in products.DEPTH)),
         seconds=60,

@@ -165,7 +165,7 @@ def _is_possible(case: Case, contraction: Contraction, scheme: MapScheme, way: W
         return False
     if way.split > 1 and lines(contraction) < _LEAST_STEPS * way.split:
         return False
-    if way.cluster > 1 and (max(way.rows, way.columns) < 128 or _beside(contraction, way) % 2):
+    if way.cluster > 1 and max(way.rows, way.columns) < 128:
         return False
     if way.turns and not (way.rows <= 128 and way.rows * way.columns <= scheme.most_of_group):
         return False
@@ -180,10 +180,14 @@ def _is_possible(case: Case, contraction: Contraction, scheme: MapScheme, way: W
     return stages >= 2 and joined <= stages * (way.rows + way.columns) * LINE_BYTES
 
 
-def _beside(contraction: Contraction, way: Way) -> int:
-    """Tiles along the side along which clusters lie."""
+def _clusters(contraction: Contraction, way: Way) -> int:
+    """Clusters of all tiles: where an odd number lies beside one another, the last is half empty."""
     down, across = -(-contraction.m // way.rows), -(-contraction.n // way.columns)
-    return down if way.columns >= way.rows else across
+    if way.columns >= way.rows:
+        down = -(-down // way.cluster)
+    else:
+        across = -(-across // way.cluster)
+    return contraction.batches * down * across
 
 
 def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
@@ -221,14 +225,12 @@ def _moved_bytes(contraction: Contraction) -> float:
 
 def _waves(case: Case, contraction: Contraction, way: Way) -> int:
     """How many tiles a block takes."""
-    down, across = -(-contraction.m // way.rows), -(-contraction.n // way.columns)
-    clusters = -(-contraction.batches * down * across // way.cluster)
     size = way.cluster * way.split
     places = case.multiprocessors // size
     if size > 2:
         whole = max(1, case.multiprocessors // _NEIGHBOURS)
         places = max(1, min(places, whole * (_NEIGHBOURS // size)))
-    return -(-clusters // places)
+    return -(-_clusters(contraction, way) // places)
 
 
 def _step(way: Way, stages: int) -> float:
