@@ -71,7 +71,12 @@ _UP: tuple[_Way, ...] = (
     (256128, 2, 1, 0, 0, 16),
     (128192, 1, 1, 0, 2, 16),
 )
-_ACROSS: tuple[_Way, ...] = (*_UP[:4], (128192, 1, 1, 0, 0, 16), (128192, 2, 1, 0, 0, 16))
+_ACROSS: tuple[_Way, ...] = (
+    *_UP[:4],
+    (64256, 2, 1, 1, 2, 16),
+    (128192, 1, 1, 0, 0, 16),
+    (128192, 1, 1, 0, 2, 16),
+)
 # The GELU of a tile takes a fifth as long as its products.
 _LAYER: tuple[_Way, ...] = (*_SQUARE, (128128, 2, 1, 1, 0, 16), (128128, 1, 1, 1, 2, 16))
 _PLAIN: dict[str, tuple[tuple[int, int, int], tuple[_Way, ...]]] = {

@@ -109,6 +109,11 @@ class ElementPrinter:
         """
         return self._width((), self._contraction.stores, along)
 
+    def width_of_reads(self, along: str = "column") -> int:
+        """The most neighbours that every load of the epilogue moves at once."""
+        loads = [stmt for stmt in self._contraction.epilogue if stmt.access is not None]
+        return self._width(loads, (), along)
+
     def _width(self, loads: Sequence[Stmt], stores: Iterable[Store], along: str) -> int:
         axes = self._axes[along]
         if not axes:

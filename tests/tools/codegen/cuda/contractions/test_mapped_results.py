@@ -25,32 +25,42 @@ EMITTER, H200 = CudaEmitter(), hardware_profile("H200")
 PLAIN = {"CLUSTER": 1, "LATE": 0, "SPLIT": 1, "TURNS": 0, "BOXES": 0, "SPAN": 64, "STAGES": 16}
 
 
-def layer(build: Any, m: int, n: int, k: int, kind: str, *, batches: int = 1) -> Any:
-    """A batch of linear layers, with a bias a column, a scale a row and a dear activation."""
+def layer(
+    build: Any, m: int, n: int, k: int, kind: str, *, batches: int = 1, adds: bool = False
+) -> Any:
+    """A batch of linear layers: a bias a column, a scale a row, a dear activation, a residual."""
     b = build({"b": batches, "m": m, "n": n}, {"k": k})
     x, w = b.load("x", kind, b=m * k, m=k, k=1), b.load("w", kind, b=n * k, n=k, k=1)
     factors = (b.op("cast", one, dtype=kind) for one in (x, w))
     total = b.op("add", b.reduce("sum", b.op("mul", *factors)), b.load("bias", kind, n=1))
     scaled = b.op("mul", b.op("tanh", total), b.load("scale", m=1))
+    if adds:
+        scaled = b.op("add", scaled, b.load("z", kind, b=m * n, m=n, n=1))
     b.store("y", scaled, kind, b=m * n, m=n, n=1)
     return b
 
 
-def residual(build: Any, kind: str = "float16", results: str = "float16", n: int = 128) -> Any:
+def residual(
+    build: Any, kind: str = "float16", results: str = "float16", n: int = 128, turned: bool = False
+) -> Any:
     """A product to which a matrix is added."""
     b = build({"m": 128, "n": n}, {"k": 64})
     x, w = b.load("x", kind, m=64, k=1), b.load("w", kind, n=64, k=1)
     factors = (b.op("cast", one, dtype=kind) for one in (x, w))
     total = b.reduce("sum", b.op("mul", *factors))
-    b.store("y", b.op("add", total, b.load("z", m=n, n=1)), results, m=n, n=1)
+    z = b.load("z", m=1, n=128) if turned else b.load("z", m=n, n=1)
+    b.store("y", b.op("add", total, z), results, m=n, n=1)
     return b
 
 
-# (type, rows, columns, depth, batches, settings): edges that are no multiples of tiles and boxes,
+# (type, rows, columns, depth, batches, settings; a residual where the type has a +): edges that are no multiples of tiles and boxes,
 # none at all, and one that only a cluster's second tile goes over.
 CASES: tuple[tuple[str, int, int, int, int, dict[str, int]], ...] = (
     ("bfloat16", 150, 200, 136, 1, {"TILE": 128128, "BOXES": 2, "TURNS": 1}),
+    ("bfloat16+", 150, 200, 136, 1, {"TILE": 128128, "BOXES": 2, "TURNS": 1}),
     ("float16", 70, 136, 328, 3, {"TILE": 64064, "BOXES": 1}),
+    ("float16+", 70, 136, 328, 3, {"TILE": 64064, "BOXES": 1}),
+    ("float16+", 70, 136, 72, 1, {"TILE": 64128, "CLUSTER": 2, "BOXES": 2}),
     ("bfloat16", 130, 72, 520, 1, {"TILE": 128064, "SPLIT": 4}),
     ("float16", 70, 72, 904, 1, {"TILE": 64064, "SPLIT": 7}),
     ("float16", 256, 256, 72, 1, {"TILE": 128128, "CLUSTER": 2, "BOXES": 2, "TURNS": 1}),
@@ -65,7 +75,8 @@ def compiled(
 ) -> list[Any]:
     found = []
     for at, (kind, m, n, k, batches, settings) in enumerate(CASES):
-        build = layer(toolbox.Build, m, n, k, kind, batches=batches)
+        adds = kind.endswith("+")
+        build = layer(toolbox.Build, m, n, k, kind.rstrip("+"), batches=batches, adds=adds)
         (one,) = toolbox.make_variants(
             {"layer": build}, small_device, settings=1, names=(WGMMA_MAPS,),
             most_threads=384, start=at,
@@ -100,9 +111,11 @@ def test_a_map_of_the_results_says_where_they_lie(toolbox: SimpleNamespace) -> N
 
 
 def test_what_no_map_takes_leaves_from_registers(toolbox: SimpleNamespace) -> None:
-    """A matrix that is added, results of four bytes, and rows of 2 x 150 bytes."""
+    """Results of four bytes, rows of 2 x 150 bytes, and a matrix that lies turned."""
     layers = toolbox.Build
-    found = [residual(layers), residual(layers, results="float32"), residual(layers, n=150)]
+    found = [
+        residual(layers, results="float32"), residual(layers, n=150), residual(layers, turned=True),
+    ]  # fmt: skip
     for build in found:
         source, plan = _source(build)
         assert "_BOXES" not in source
@@ -123,7 +136,10 @@ def test_what_no_map_takes_leaves_from_registers(toolbox: SimpleNamespace) -> No
 async def test_shared_tiles_compile_without_spills(
     toolbox: SimpleNamespace, wanted: dict[str, int]
 ) -> None:
-    source, _ = _source(layer(toolbox.Build, 4096, 4096, 4096, "bfloat16"))
+    # Rows that are no whole number of tiles, and a matrix that is added, which the largest tiles
+    # have no registers for.
+    adds = wanted["TILE"] != 128256 or "BOXES" not in wanted
+    source, _ = _source(layer(toolbox.Build, 4000, 4096, 4096, "bfloat16", adds=adds))
     plain = new_candidate("cuda", source, "def forward(x):\n    return x\n")
     chosen = [Setting(name=f"K_{name}", value=value) for name, value in wanted.items()]
     values = complete_settings(parse_kernel(source, "cuda"), chosen)

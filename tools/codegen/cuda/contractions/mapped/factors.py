@@ -110,11 +110,14 @@ def _argument(name: str, access: Access, axes: tuple[Axis, ...], inner: str) -> 
 def mapped_results(contraction: Contraction, printer: ElementPrinter) -> MappedResults | None:
     """How results leave by a map.
 
-    None where no map describes them, or where the epilogue reads what depends on row and column:
-    two neighbours of a thread are too few to read at once.
+    None where no map describes them, or where the epilogue reads a matrix of which two neighbours
+    of a thread are not one access. Where they are, all that a box of them reads is under way at
+    once; from registers each eight results wait for their own.
     """
     axes = _result_axes(contraction)
-    if axes is None or printer.width_of_epilogue() % 2 or not _reads_lines(contraction):
+    if axes is None or printer.width_of_epilogue() % 2:
+        return None
+    if reads_matrix(contraction) and printer.width_of_reads() % 2:
         return None
     (store,) = contraction.stores
     printed = printer.epilogue("sum[k]", width=2)
@@ -146,9 +149,9 @@ def _result_axes(contraction: Contraction) -> tuple[Axis, ...] | None:
     return None if len(contraction.batch) > _MOST_BATCH_AXES else (*axes, *contraction.columns)
 
 
-def _reads_lines(contraction: Contraction) -> bool:
-    """Whether what the epilogue reads stays along the rows or along the columns."""
-    return not any(_reads_each(stmt, contraction) for stmt in contraction.epilogue)
+def reads_matrix(contraction: Contraction) -> bool:
+    """Whether the epilogue reads what depends on row and column, as a residual does."""
+    return any(_reads_each(stmt, contraction) for stmt in contraction.epilogue)
 
 
 def _reads_each(stmt: Stmt, contraction: Contraction) -> bool:

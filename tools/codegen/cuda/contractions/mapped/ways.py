@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from kernelwright.tools.codegen.cuda.contractions.mapped.factors import mapped
+from kernelwright.tools.codegen.cuda.contractions.mapped.factors import mapped, reads_matrix
 from kernelwright.tools.codegen.cuda.contractions.mapped.schemes import LINE_BYTES, MapScheme
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case
@@ -52,6 +52,11 @@ _BEFORE, _LATENCY, _LATENCY_OF_CLUSTER = 2200.0, 900.0, 2140.0
 _STORED, _BOXED, _BOXED_WIDE, _WIDE = 0.053, 0.03, 0.045, 128
 # Cycles that a result's dear statements take (fitted to GELU).
 _DEAR = 0.26
+# And what it takes to wait for a matrix that is read beside it: from registers, where each eight
+# results wait for their own (of one figure: 12,608 x 768 results of depth 768 under 128 x 192 took
+# 41.6 us with a residual on an H200, 30.7 without); through boxes, all of whose reads are under way
+# at once (expected, of 1,000 cycles a box).
+_READ, _READ_BOXED = 0.27, 0.12
 # GB/s at which what a product reads and writes moves (fitted; a copy measured 4,256), and how far
 # that is hidden behind the steps, or they behind it: the power of their sum.
 _MOVED_GB_S, _HIDDEN = 3740.0, 2.0
@@ -181,7 +186,7 @@ def _is_possible(case: Case, contraction: Contraction, scheme: MapScheme, way: W
 
 
 def _clusters(contraction: Contraction, way: Way) -> int:
-    """Clusters of all tiles: where an odd number lies beside one another, the last is half empty."""
+    """Clusters of all tiles; of an odd number beside each other the last one is half empty."""
     down, across = -(-contraction.m // way.rows), -(-contraction.n // way.columns)
     if way.columns >= way.rows:
         down = -(-down // way.cluster)
@@ -212,7 +217,9 @@ def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
 def _of_result(contraction: Contraction, way: Way, waves: int) -> float:
     """Cycles from a sum in registers until its result is on its way; a last one waits for that."""
     boxed = _BOXED + (_BOXED_WIDE if way.columns > _WIDE else 0.0)
-    return (boxed if way.boxes and waves > 1 else _STORED) + dear(contraction) * _DEAR
+    stored = boxed if way.boxes and waves > 1 else _STORED
+    read = (_READ_BOXED if way.boxes else _READ) if reads_matrix(contraction) else 0.0
+    return stored + read + dear(contraction) * _DEAR
 
 
 def _moved_bytes(contraction: Contraction) -> float:
