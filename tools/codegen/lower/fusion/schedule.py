@@ -199,8 +199,10 @@ class Fusion:
         repeats = nest.numel(pool) // max(1, made.numel(pool))
         if heavy and repeats >= 8 and _along_fastest(nest, where):
             return False
+        if self.stores_sums and where.buffer in self.sums:
+            return False
         if step.stage == source.stage:
-            return not (self.stores_sums and where.buffer in self.sums)
+            return True
         # A library call lies between: the two can never be one nest.
         again = nest_read_bytes(self.context, made)
         stored = made.numel(pool) * where.dtype.itemsize_bytes

@@ -28,6 +28,38 @@ class Stack(nn.Module):
         return self.last(x)
 
 
+class Attending(nn.Module):
+    """Layers of attention, which stays a call, and of a product."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(64) for _ in range(2 * layers))
+        self.heads = nn.ModuleList(nn.Linear(64, 192) for _ in range(layers))
+        self.products = nn.ModuleList(nn.Linear(64, 64) for _ in range(2 * layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for at, heads in enumerate(self.heads):
+            q, k, v = heads(self.norms[2 * at](x)).view(3, 32, 3, 2, 32).permute(2, 0, 3, 1, 4)
+            attended = nn.functional.scaled_dot_product_attention(q, k, v)
+            x = x + self.products[2 * at](attended.transpose(1, 2).reshape(x.shape))
+            x = x + self.products[2 * at + 1](self.norms[2 * at + 1](x))
+        return x.mean(-1)
+
+
+def test_a_residual_is_stored_once_beside_calls_too(check: Check, interpret: Any) -> None:
+    module, x = Attending(4), torch.randn(3, 32, 64)
+    checked = check(module, x)
+    program = lower(checked.graph, products=True)
+    weights = {key: value.detach() for key, value in module.named_parameters()}
+    (mine,), _ = interpret(program, [x], weights)
+    torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)
+    products = [loop for loop in program.loops if loop.family == "product"]
+    assert len(products) == 12
+    assert all(len(loop.stores) == 1 for loop in products)
+    # From the second layer on: its factor and the residual before it.
+    assert max(_whole(loop, program, x.numel()) for loop in products[3:]) <= 2
+
+
 @pytest.mark.parametrize("layers", [3, 40])
 def test_a_layer_reads_no_more_in_a_deep_stack_than_in_a_shallow_one(
     layers: int, check: Check, interpret: Any
