@@ -36,6 +36,7 @@ from kernelwright.tools.codegen.lower.operators.library import (
     convolved,
     read_by_loops,
     users_of,
+    with_viewed,
     without_bias,
 )
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, PointwiseCall
@@ -64,11 +65,11 @@ def translate(
 ) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
-    kept = frozenset([*graph.outputs, *(mutation.node for mutation in graph.mutations)])
-    single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - kept
+    leaves = frozenset([*graph.outputs, *(mutation.node for mutation in graph.mutations)])
+    single = frozenset(name for name, nodes in users.items() if len(nodes) == 1) - leaves
     context = Context(
         single=single,
-        kept=kept,
+        kept=with_viewed(graph, leaves),
         channels_last=channels_last,
         products=products,
         convolutions=convolutions,

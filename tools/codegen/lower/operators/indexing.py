@@ -158,7 +158,7 @@ def _in_place(view: View, at: int, rank: int, total: int) -> View:
 
 
 def _cat(context: Context, node: Node, arguments: Arguments) -> None:
-    """One nest for each piece, into its part of the result."""
+    """One nest for each piece, into its part of the result, which lies as a piece does."""
     spec = node.out[0]
     pieces = [context.value(ref) for ref in arguments.tensors(0) if ref is not None]
     pieces = [piece for piece in pieces if prod(piece.shape)]
@@ -167,8 +167,7 @@ def _cat(context: Context, node: Node, arguments: Arguments) -> None:
     if fills.count(None) == 1:
         _cat_of_fills(context, node, pieces, fills, dim)
         return
-    made = context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
-    start = 0
+    made, start = _buffer_like(context, node, pieces), 0
     for piece in pieces:
         part = views.narrow(made, dim, start, piece.shape[dim])
         if part is None:
@@ -178,6 +177,20 @@ def _cat(context: Context, node: Node, arguments: Arguments) -> None:
         context.add(Nest(space.names(), (), (Write(space.at(part), value),)))
         start += piece.shape[dim]
     context.values[node.name] = (made,)
+
+
+def _buffer_like(context: Context, node: Node, pieces: list[View]) -> View:
+    """Of a node's shape, with the channels last where those of a piece are, if it may lie so."""
+    spec = node.out[0]
+    rank = len(spec.shape)
+    is_last = rank > 2 and any(piece.dims[1] and piece.dims[1][-1].step == 1 for piece in pieces)
+    if not (context.channels_last and is_last) or node.name in context.kept:
+        return context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
+    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+    shape = tuple(spec.shape[at] for at in last)
+    return views.permute(
+        context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype)), first
+    )
 
 
 def _cat_of_fills(

@@ -40,6 +40,7 @@ from kernelwright.tools.types import (
     Scalar,
     TensorSpec,
 )
+from kernelwright.tools.types.graph import refs
 
 # What the library's convolutions reached of the fp16 tensor rate on an H200, by input channels of a
 # group (coverage in benchmarks/results/h200/kernelbench_level2_sample.jsonl; PyTorch lets it use
@@ -239,7 +240,7 @@ def convolved(context: Context, node: Node, users: Users) -> None:
         arg.node: _turned(context, arg, last) for arg in (arguments.tensor(0), arguments.tensor(1))
     }
     read = arguments.tensor(0).node
-    stays = read in context.leaves or _is_returned(context, read, users)
+    stays = read in context.leaves or read in context.kept
     if not stays and all(_takes_any(item, users) for item in users[read]):
         context.values[read] = (views.permute(turned[read], first),)
     uses: list[str] = []
@@ -263,12 +264,6 @@ def convolved(context: Context, node: Node, users: Users) -> None:
         cost_bytes=moved, cost_flops=int(flops * _left(arguments, context)),
         tensor_share=tensor_share(context, node),
     ))  # fmt: skip
-
-
-def _is_returned(context: Context, name: str, users: Users) -> bool:
-    """Whether a node's result, or a view of it, leaves the forward as it lies."""
-    viewed = (node.name for node in users.get(name, ()) if base(node.op) in SHAPES)
-    return name in context.kept or any(_is_returned(context, one, users) for one in viewed)
 
 
 def _takes_any(node: Node, users: Users) -> bool:
@@ -313,6 +308,15 @@ def users_of(graph: Graph) -> dict[str, tuple[Node, ...]]:
     return users
 
 
+def with_viewed(graph: Graph, names: frozenset[str]) -> frozenset[str]:
+    """The named nodes, and those that they are views of."""
+    found = set(names)
+    for node in reversed(graph.nodes):
+        if node.name in found and base(node.op) in SHAPES:
+            found |= set(refs(node))
+    return frozenset(found)
+
+
 def _names(arg: Arg) -> list[str]:
     if isinstance(arg, ListArg):
         return [name for item in arg.items for name in _names(item)]
@@ -331,7 +335,8 @@ def _in_loop(node: Node, users: Users) -> bool:
         return read_by_loops(node, users)
     if reads_indices(node, users):
         return False
-    return any(name in table for table in (POINTWISE, REDUCTIONS, WINDOWS, ADAPTIVE, RESAMPLING))
+    tables = POINTWISE, REDUCTIONS, WINDOWS, ADAPTIVE, RESAMPLING
+    return name == "cat" or any(name in table for table in tables)
 
 
 def without_bias(context: Context, node: Node, users: Users) -> bool:

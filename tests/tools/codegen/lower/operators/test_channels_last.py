@@ -104,6 +104,37 @@ def test_a_residual_is_stored_once_as_the_convolution_reads_it(
     assert len(turned) == 1, "both that read it share one copy"
 
 
+class Skips(nn.Module):
+    """A U-Net's step in small: what is concatenated is normalised and convolved."""
+
+    def __init__(self, *, returned: bool = False) -> None:
+        super().__init__()
+        self.down, self.beside = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.norm, self.up = nn.GroupNorm(4, 16), nn.Conv2d(16, 4, 3)
+        self.returned = returned
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        skipped = torch.relu(self.down(x))
+        both = torch.cat([torch.relu(self.beside(skipped)), skipped], 1)
+        out = torch.relu(self.up(torch.relu(self.norm(both))))
+        return (out, both.flatten(1)) if self.returned else (out,)
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_what_is_concatenated_lies_as_its_parts_do(
+    check: Check, interpret: Any, returned: bool
+) -> None:
+    module, x = Skips(returned=returned), torch.randn(2, 3, 9, 8)
+    checked = check(module, x)
+    program = lower(checked.graph, channels_last=True)
+    weights = {key: value.detach() for key, value in module.named_parameters()}
+    mine, _ = interpret(program, [x], weights)
+    for one, wanted in zip(mine, checked.expected, strict=True):
+        torch.testing.assert_close(one, wanted, rtol=1e-4, atol=1e-5)
+    wanted = (2, 16, 9, 8) if returned else (2, 9, 8, 16)
+    assert program.buffer("cat").shape == wanted
+
+
 def test_rows_are_reduced_as_they_lie_and_turned_when_they_are_written(check: Check) -> None:
     """A loop that did both would read or write an element a sector."""
     module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8))
