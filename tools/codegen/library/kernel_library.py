@@ -46,7 +46,7 @@ from kernelwright.tools.codegen.library.forms import (
 )
 from kernelwright.tools.codegen.library.remembered import RememberingEmitter
 from kernelwright.tools.codegen.library.statistics_form import STATISTICS_FORM
-from kernelwright.tools.codegen.library.window_forms import SUMMED_WINDOWS_FORM
+from kernelwright.tools.codegen.library.window_forms import WINDOW_KINDS
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
@@ -221,8 +221,8 @@ def repertoire_for(
     if not writes.convolves(hardware):
         without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
     if not writes.sums_windows:
-        without = (*without, SUMMED_WINDOWS_FORM)
-    every = (*FORM_KINDS, STATISTICS_FORM, SUMMED_WINDOWS_FORM, *ATTENTION_KINDS)
+        without = (*without, *WINDOW_KINDS)
+    every = (*FORM_KINDS, STATISTICS_FORM, *WINDOW_KINDS, *ATTENTION_KINDS)
     kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 

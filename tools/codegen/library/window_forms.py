@@ -1,35 +1,54 @@
-"""A form of a task in which weighted windows are sums over an axis, however large they are.
+"""Forms of a task by its weighted windows, in which no channel meets another.
 
 Written out, a window is a term for each of its positions: large ones make long kernels, and several
 of them over the same images more than one. As reductions they fit in one loop, with all that is
-made of them. It exists where outputs then share what they read.
+made of them; that form exists where outputs then share what they read. With channels last a
+position's channels lie together: as sums of ours, beside products of ours, or as the library's
+calls. What windows read is stored then, and nothing of it computed again for each of their
+positions.
 """
 
 from __future__ import annotations
 
 from kernelwright.tools.codegen.ir import Loop, Program, Strategy
+from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS
 from kernelwright.tools.codegen.ir.sliding import overlaps, sliding_sums
-from kernelwright.tools.codegen.library.forms import FormKind, Lowerings
+from kernelwright.tools.codegen.library.forms import (
+    FormKind,
+    Lowerings,
+    calls_of,
+    convolves,
+)
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.codegen.lower.operators.sliding import weighs_windows
 
-_SUMMED = "summed_windows"
+_SUMMED, _LAST = "summed_windows", "windows_channels_last"
+_PRODUCTS, _CALLED = "windows_and_products", "called_windows"
 
 
-def _program(lowerings: Lowerings) -> Program | None:
+def _weighs(lowerings: Lowerings) -> bool:
+    """Whether there are such windows."""
     graph = lowerings.changed
-    if not any(weighs_windows(graph, node) for node in graph.nodes):
-        return None
-    program = lower(graph, lowerings.parameters, sums_windows=True)
+    return any(weighs_windows(graph, node) for node in graph.nodes)
+
+
+def _all_sums(program: Program) -> Program | None:
+    """The program, where all of its windows are sums that outputs share."""
     sums = [loop for loop in program.loops if _reduces(loop) and overlaps(loop)]
     return program if sums and all(sliding_sums(loop) is not None for loop in sums) else None
+
+
+def _summed_program(lowerings: Lowerings) -> Program | None:
+    if not _weighs(lowerings):
+        return None
+    return _all_sums(lower(lowerings.changed, lowerings.parameters, sums_windows=True))
 
 
 def _reduces(loop: Loop) -> bool:
     return any(stmt.op == "reduce" for stmt in loop.body)
 
 
-def _idea(lowerings: Lowerings) -> Strategy:
+def _summed_idea(lowerings: Lowerings) -> Strategy:
     return Strategy(
         name=_SUMMED,
         title=f"windows summed together where they see the same{lowerings.after}",
@@ -46,4 +65,90 @@ def _idea(lowerings: Lowerings) -> Strategy:
     )
 
 
-SUMMED_WINDOWS_FORM = FormKind(_SUMMED, "B", _program, _idea)
+SUMMED_WINDOWS_FORM = FormKind(_SUMMED, "B", _summed_program, _summed_idea)
+
+
+def _last_program(lowerings: Lowerings) -> Program | None:
+    if not _weighs(lowerings):
+        return None
+    changed, parameters = lowerings.changed, lowerings.parameters
+    return _all_sums(lower(changed, parameters, channels_last=True, sums_windows=True))
+
+
+def _last_idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=_LAST,
+        title=f"windows of each channel summed with channels last{lowerings.after}",
+        mechanism="Images that windows slide over are stored with their channels last, and so is "
+        "what windows make of them: neighbouring threads take neighbouring channels, each the sums "
+        "of several positions. The library convolves in that layout as well.",
+        reason="every read and every store of a position is contiguous, whatever the window; norms "
+        "over channels and products behind it read rows as they lie",
+        category="memory",
+        metric="fma pipe",
+        memory="channels last",
+        compute="sums over windows",
+        parallel="as written",
+    )
+
+
+WINDOWS_LAST_FORM = FormKind(_LAST, "D", _last_program, _last_idea)
+
+
+def _products_program(lowerings: Lowerings) -> Program | None:
+    if not _weighs(lowerings) or not calls_of(lowerings.plain, LIBRARY_PRODUCTS):
+        return None
+    changed, parameters = lowerings.changed, lowerings.parameters
+    program = lower(changed, parameters, products=True, channels_last=True, sums_windows=True)
+    return _all_sums(program)
+
+
+def _products_idea(lowerings: Lowerings) -> Strategy:
+    plain = _last_idea(lowerings)
+    return plain.model_copy(
+        update={
+            "name": _PRODUCTS,
+            "title": f"{plain.title}, and products of matrices in kernels of our own",
+            "mechanism": f"{plain.mechanism} Products of matrices are loops too: what follows one "
+            "is done before its results are stored.",
+            "memory": "channels last, fused products",
+            "compute": "sums over windows, own products",
+        }
+    )
+
+
+WINDOWS_AND_PRODUCTS_FORM = FormKind(_PRODUCTS, "F", _products_program, _products_idea)
+
+
+def _called_program(lowerings: Lowerings) -> Program | None:
+    if not _weighs(lowerings):
+        return None
+    changed, parameters = lowerings.changed, lowerings.parameters
+    program = lower(changed, parameters, channels_last=True, calls_windows=True)
+    return program if convolves(program) else None
+
+
+def _called_idea(lowerings: Lowerings) -> Strategy:
+    return Strategy(
+        name=_CALLED,
+        title=f"windows of each channel by the library, with channels last{lowerings.after}",
+        mechanism="Every convolution is the library's call over channels-last tensors, those in "
+        "which no channel meets another too; our loops read and write rows of channels.",
+        reason="nothing is computed again for the positions of a window, and norms over channels "
+        "read rows as they lie",
+        category="memory",
+        metric="time of the library's convolutions",
+        memory="channels last",
+        compute="library's windows",
+        parallel="as written",
+    )
+
+
+CALLED_WINDOWS_FORM = FormKind(_CALLED, "E", _called_program, _called_idea)
+
+WINDOW_KINDS = (
+    SUMMED_WINDOWS_FORM,
+    WINDOWS_LAST_FORM,
+    WINDOWS_AND_PRODUCTS_FORM,
+    CALLED_WINDOWS_FORM,
+)

@@ -28,16 +28,13 @@ from kernelwright.tools.codegen.lower.nests.layout import tidy
 from kernelwright.tools.codegen.lower.nests.nest import loop_of
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.codegen.lower.operators.attention import ATTENTION
-from kernelwright.tools.codegen.lower.operators.convolutions import convolution
 from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, store
 from kernelwright.tools.codegen.lower.operators.library import (
     Users,
     call,
-    convolved,
-    read_by_loops,
+    convolve,
     users_of,
     with_viewed,
-    without_bias,
 )
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, PointwiseCall
 from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
@@ -46,7 +43,6 @@ from kernelwright.tools.codegen.lower.operators.reductions import PRODUCTS, REDU
 from kernelwright.tools.codegen.lower.operators.resampling import RESAMPLING
 from kernelwright.tools.codegen.lower.operators.scans import WIDENED
 from kernelwright.tools.codegen.lower.operators.shapes import SHAPES
-from kernelwright.tools.codegen.lower.operators.sliding import depthwise
 from kernelwright.tools.codegen.lower.operators.windows import ADAPTIVE, WINDOWS, reads_indices
 from kernelwright.tools.codegen.lower.scored import SCORED
 from kernelwright.tools.types import DType, Graph, Node, Ref, TensorSpec
@@ -62,6 +58,7 @@ def translate(
     calls_attention: bool = False,
     folds: bool = False,
     sums_windows: bool = False,
+    calls_windows: bool = False,
 ) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
@@ -75,6 +72,7 @@ def translate(
         convolutions=convolutions,
         calls_attention=calls_attention,
         sums_windows=sums_windows,
+        calls_windows=calls_windows,
         is_tf32=graph.is_tf32,
         sums=graph.sums,
         pooled=pooled_by(graph) if folds else {},
@@ -99,7 +97,7 @@ def _node(context: Context, node: Node, users: Users) -> None:
     elif _is_complex(context, node) or _reads_eights(context, node):
         call(context, node)
     elif base(node.op) == "convolution":
-        _convolution(context, node, users)
+        convolve(context, node, users)
     elif reads_indices(node, users):
         call(context, node)
     else:
@@ -121,28 +119,6 @@ def _reads_eights(context: Context, node: Node) -> bool:
     read = [context.specs[name] for name in refs(node) if name in context.specs]
     eights = any(spec.dtype is DType.FLOAT8_E4M3FN for spec in (*read, *node.out))
     return eights and base(node.op) not in _OF_EIGHTS
-
-
-def _convolution(context: Context, node: Node, users: Users) -> None:
-    """A loop of our own where there is one; else the library's call, its bias moved on."""
-    if any(0 in spec.shape for spec in node.out):
-        call(context, node)
-        return
-    for ours in (depthwise, convolution):
-        steps = len(context.steps)
-        try:
-            ours(context, node, Arguments(node))
-        except UnlikeError:
-            del context.steps[steps:]
-        else:
-            return
-    read = read_by_loops(node, users)
-    if read and without_bias(context, node, users):
-        return
-    if read and context.channels_last:
-        convolved(context, node, users)
-    else:
-        call(context, node)
 
 
 def _leaf(context: Context, node: Node, role: str) -> None:
@@ -217,7 +193,7 @@ def _pointwise(context: Context, node: Node, arguments: Arguments) -> None:
     store(context, node, space, value)
     if node.out[0].dtype in NARROW:
         # Arithmetic here is in int64; wrapping happens in the store, so the store must stay.
-        context.exact.add(context.value(Ref(node=node.name)).buffer)
+        context.stored.add(context.value(Ref(node=node.name)).buffer)
 
 
 def _is_source(context: Context, node: Node, arguments: Arguments) -> bool:
@@ -251,6 +227,7 @@ def lower(
     calls_attention: bool = False,
     folds: bool = False,
     sums_windows: bool = False,
+    calls_windows: bool = False,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -264,7 +241,9 @@ def lower(
         convolutions: whether convolutions are; they are products too.
         calls_attention: whether attention stays a call where products are loops.
         folds: whether windows that take whole what convolutions make are reductions over blocks.
-        sums_windows: whether weighted windows are reductions instead of sums written out.
+        sums_windows: whether weighted windows are reductions instead of sums written out; with
+            `channels_last` over tensors that lie so.
+        calls_windows: whether they are left to the library.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
@@ -277,6 +256,7 @@ def lower(
         calls_attention=calls_attention,
         folds=folds,
         sums_windows=sums_windows,
+        calls_windows=calls_windows,
     )
     returned = [_returned(context, name) for name in graph.outputs]
     updates = [

@@ -120,7 +120,7 @@ class _Chain:
         """What makes a tensor, completed, if it should be computed where it is read."""
         name = where_of(load).buffer
         found = self._made.get(name)
-        if found is None or found.inner or len(found.writes) != 1 or name in self._context.exact:
+        if found is None or found.inner or len(found.writes) != 1 or name in self._context.stored:
             return None
         if digits(found.writes[0].address) is None:
             return None

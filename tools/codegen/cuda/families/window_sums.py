@@ -26,7 +26,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     complete,
     render,
 )
-from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
+from kernelwright.tools.codegen.ir import Emitted, Loop, Stmt, Strategy
 from kernelwright.tools.codegen.ir.contraction import contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
 from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
@@ -45,9 +45,11 @@ _GOOD_WORDS = 64
 # A tap is a test and a step of an unrolled loop.
 _MOST_TAPS = 127
 # What the estimate takes for granted: the share of the instructions' rate, instructions that a read
-# from the nearest cache stands for, and threads that a multiprocessor needs.
+# from the nearest cache stands for, those for each line of it that a warp's read touches (one at a
+# time for all four schedulers), and threads that a multiprocessor needs.
 _OF_RATE = 0.6
 _READ = 5
+_A_LINE, _LINE_BYTES, _LANES = 4 * _OF_RATE, 128, 32
 _THREADS = 512
 
 
@@ -118,11 +120,22 @@ def _busy_ms(case: Case, sums: SlidingSums) -> float:
     return each * tiles / (case.hardware.fp32_tflops / 2 * 1e9 * _OF_RATE * busy)
 
 
-def _instructions(sums: SlidingSums, level: Level) -> int:
+def _instructions(sums: SlidingSums, level: Level) -> float:
     """Of a level's statements; conditions cost nothing where windows lie inside."""
     of_level = (stmt for stmt in sums.under() if sums.level(stmt.name) is level)
     counted = [stmt for stmt in of_level if stmt.dtype.is_floating and stmt.op != "where"]
-    return sum(_READ if s.op == "load" else (statement_flops(s) + 1) // 2 for s in counted)
+    return sum(
+        _read_cost(sums, s) if s.op == "load" else (statement_flops(s) + 1) // 2 for s in counted
+    )
+
+
+def _read_cost(sums: SlidingSums, load: Stmt) -> float:
+    """Instructions that a read stands for: more where lanes read far from each other."""
+    assert load.access is not None
+    steps = {stride.by: stride.step for stride in sums.where(load.access).steps}
+    apart = abs(steps.get(sums.lane.name, 0)) * load.access.dtype.itemsize_bytes
+    lines = min(_LANES, -(-_LANES * apart // _LINE_BYTES))
+    return max(_READ, lines * _A_LINE)
 
 
 def _sums(case: Case) -> SlidingSums:

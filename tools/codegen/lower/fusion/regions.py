@@ -233,7 +233,7 @@ def _of_pieces(context: Context, nest: Nest, pieces: Writers) -> Nest | None:
         made = (
             inlined(context.ops, nest, load, piece)
             for piece in pieces[name]
-            if not piece.inner and len(piece.writes) == 1 and name not in context.exact
+            if not piece.inner and len(piece.writes) == 1 and name not in context.stored
         )
         new = next((one for one in made if one is not None), None)
         if new is None or len(new.exprs) > _LIMIT:

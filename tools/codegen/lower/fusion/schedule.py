@@ -183,7 +183,7 @@ class Fusion:
             source = producers.get(where.buffer)
             if where in refused or source is None or source.nest is None or source.nest.inner:
                 continue
-            if where.buffer in self.keep or where.buffer in self.context.exact:
+            if where.buffer in self.keep or where.buffer in self.context.stored:
                 continue
             if digits(source.nest.writes[0].address) is not None:
                 return load

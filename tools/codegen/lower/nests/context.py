@@ -176,8 +176,9 @@ class Context:
     lie. `channels_last` asks for convolutions in that
     layout; see `library.convolved`. `products` asks for products of matrices as nests, and
     `convolutions` for those; otherwise both stay with the library. `calls_attention` leaves that a
-    call where products are asked for. `sums_windows` asks for weighted
-    windows as reductions, which are written out otherwise. `is_tf32` and `sums` are the graph's.
+    call where products are asked for. `sums_windows` asks for weighted windows as reductions, and
+    `calls_windows` leaves them to the library; they are written out otherwise. `stored` names
+    buffers that are never computed again where they are read. `is_tf32` and `sums` are the graph's.
     `turned` are copies with the channels last, by what they were made of.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
@@ -191,7 +192,7 @@ class Context:
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     leaves: set[str] = field(default_factory=set)
     weights: dict[str, str] = field(default_factory=dict)
-    exact: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)
     fills: dict[str, Expr] = field(default_factory=dict)
     scans: dict[str, Node] = field(default_factory=dict)
     unmade: set[str] = field(default_factory=set)
@@ -203,6 +204,7 @@ class Context:
     convolutions: bool = False
     calls_attention: bool = False
     sums_windows: bool = False
+    calls_windows: bool = False
     is_tf32: bool = True
     sums: DType = DType.FLOAT32
     pooled: Mapping[str, Pooled] = field(default_factory=dict)

@@ -92,6 +92,16 @@ def permute(view: View, order: Sequence[int]) -> View:
     return replace(view, dims=tuple(view.dims[at] for at in order), chain=chain)
 
 
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The order of dimensions in which channels, the second, come last."""
+    return (0, *range(2, rank), 1)
+
+
+def channels_first(rank: int) -> tuple[int, ...]:
+    """The order that puts channels, the last, second again."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
 def expand(view: View, shape: Sequence[int]) -> View:
     """Size-1 and missing leading dimensions repeated."""
     missing = len(shape) - len(view.dims)

@@ -186,11 +186,9 @@ def _buffer_like(context: Context, node: Node, pieces: list[View]) -> View:
     is_last = rank > 2 and any(piece.dims[1] and piece.dims[1][-1].step == 1 for piece in pieces)
     if not (context.channels_last and is_last) or node.name in context.kept:
         return context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
-    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
-    shape = tuple(spec.shape[at] for at in last)
-    return views.permute(
-        context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype)), first
-    )
+    shape = tuple(spec.shape[at] for at in views.channels_last(rank))
+    made = context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype))
+    return views.permute(made, views.channels_first(rank))
 
 
 def _cat_of_fills(

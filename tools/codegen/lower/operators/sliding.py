@@ -31,7 +31,13 @@ from kernelwright.tools.codegen.lower.nests.expressions import (
     computed,
 )
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
-from kernelwright.tools.codegen.lower.nests.views import Atom, View
+from kernelwright.tools.codegen.lower.nests.views import (
+    Atom,
+    View,
+    channels_first,
+    channels_last,
+    permute,
+)
 from kernelwright.tools.codegen.lower.operators.indexing import position, store
 from kernelwright.tools.types import DType, Graph, Node, TensorSpec
 
@@ -200,25 +206,36 @@ def stored(context: Context, node: Node, space: Space, value: Expr | None) -> No
     store(context, first, space, value)
 
 
-def depthwise(context: Context, node: Node, arguments: Arguments) -> None:
+def is_depthwise(context: Context, arguments: Arguments) -> bool:
+    """Whether a convolution has as many groups as channels, and an output for each."""
+    x, weight = (context.value(arguments.tensor(at)).shape for at in (0, 1))
+    alone = arguments.integer(8) == x[1] == weight[0]
+    return alone and len(x) == len(weight) and not arguments.flag(6)
+
+
+def depthwise(
+    context: Context, node: Node, arguments: Arguments, lying: View | None = None
+) -> None:
     """A convolution with as many groups as channels: a weighted sum over a window.
+
+    `lying` is its input as it lies with channels last, where the result shall lie so too.
 
     Raises:
         UnlikeError: channels meet, the convolution is transposed, or the window is too large.
     """
-    x, weight = (context.value(arguments.tensor(at)) for at in (0, 1))
-    shape, rank = node.out[0].shape, len(weight.dims) - 2
-    channels = x.shape[1]
-    if arguments.flag(6) or arguments.integer(8) != channels or shape[1] != channels:
+    if not is_depthwise(context, arguments):
         raise UnlikeError("channels meet")
+    x, weight = (context.value(arguments.tensor(at)) for at in (0, 1))
+    x = x if lying is None else lying
+    shape, rank = node.out[0].shape, len(weight.dims) - 2
     numbers = [each(arguments.integers(at), rank) for at in (3, 4, 5)]
     sizes = weight.shape[2:]
     windows = [Window(*each) for each in zip(sizes, *numbers, strict=True)]
     sliding = Sliding(context, x, shape, windows)
     bias = arguments.ref(2)
     others = [context.value(bias)] if bias is not None else []
-    if context.sums_windows and _is_summed(sizes):
-        _summed(context, node, sliding, weight, others)
+    if context.sums_windows and is_summed(sizes):
+        _summed(context, node, sliding, weight, others, lies_last=lying is not None)
         return
     space = sliding.space([_by_channel(other, rank) for other in others])
     ops = context.ops
@@ -235,7 +252,7 @@ def depthwise(context: Context, node: Node, arguments: Arguments) -> None:
 _LONGEST = 32
 
 
-def _is_summed(sizes: Sequence[int]) -> bool:
+def is_summed(sizes: Sequence[int]) -> bool:
     """Whether a window is worth a reduction: with a single line none is shared."""
     return any(size > 1 for size in sizes[:-1]) and max(sizes) <= _LONGEST
 
@@ -248,11 +265,17 @@ def weighs_windows(graph: Graph, node: Node) -> bool:
     x, weight = (graph.node(arguments.tensor(at).node).out[0].shape for at in (0, 1))
     channels = x[1]
     depthwise = arguments.integer(8) == channels == node.out[0].shape[1]
-    return depthwise and len(x) == len(weight) and _is_summed(weight[2:])
+    return depthwise and len(x) == len(weight) and is_summed(weight[2:])
 
 
 def _summed(
-    context: Context, node: Node, sliding: Sliding, weight: View, biases: Sequence[View]
+    context: Context,
+    node: Node,
+    sliding: Sliding,
+    weight: View,
+    biases: Sequence[View],
+    *,
+    lies_last: bool,
 ) -> None:
     """The sum as a reduction over the window's positions."""
     rank, ops = len(sliding.windows), context.ops
@@ -264,13 +287,18 @@ def _summed(
     value = ops("mul", value, context.read(space.addresses[1]))
     value = context.pool.make("reduce", value.dtype, (value,), word="sum")
     value = ops("add", value, context.read(space.addresses[2])) if biases else value
-    _stored_reduction(context, node, space, value)
+    _stored_reduction(context, node, space, value, lies_last=lies_last)
 
 
-def _stored_reduction(context: Context, node: Node, space: Space, value: Expr) -> None:
+def _stored_reduction(
+    context: Context, node: Node, space: Space, value: Expr, *, lies_last: bool
+) -> None:
     """Stores what reductions over the dimensions of windows give as the node's result."""
-    spec = node.out[0]
-    made = context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
+    spec, rank = node.out[0], len(node.out[0].shape)
+    order = channels_last(rank) if lies_last else tuple(range(rank))
+    shape = tuple(spec.shape[at] for at in order)
+    made = context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype))
+    made = permute(made, channels_first(rank)) if lies_last else made
     outer = range(len(spec.shape))
     inner = space.names(range(len(spec.shape), len(space.axes)))
     write = Write(space.at(made, outer), context.ops.cast(value, computed(spec.dtype)))

@@ -10,6 +10,7 @@ from torch import nn
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.ir import Loop, PlanLine
 from kernelwright.tools.codegen.ir.roofline import line_ms, loop_bytes
+from kernelwright.tools.codegen.ir.sliding import sliding_sums
 from kernelwright.tools.codegen.lower import lower
 
 Check = Callable[..., Any]
@@ -66,6 +67,56 @@ def test_a_tail_reads_channels_last_and_computes_the_same(
     read = {s.access.buffer for loop in program.loops for s in loop.body if s.access}
     assert made <= read, "no pass of its own turns a result"
     assert all(program.buffer(name).shape[-1] in (4, 8) for name in made)
+
+
+class Windows(nn.Module):
+    """A convolution, then windows of each channel, a norm over channels, and what they add to."""
+
+    def __init__(self, size: int, step: int = 1, gap: int = 1, *, biased: bool = True) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 2)
+        padding = gap * (size // 2)
+        self.windows = nn.Conv2d(8, 8, size, step, padding, gap, groups=8, bias=biased)
+        self.norm, self.scale = nn.LayerNorm(8), nn.Parameter(torch.randn(8))
+        self.step = step
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = torch.tanh(self.first(x))
+        rows = self.norm(self.windows(before).permute(0, 2, 3, 1)) * self.scale
+        after = torch.relu(rows).permute(0, 3, 1, 2)
+        return after + before if self.step == 1 else after
+
+
+WINDOWS = {
+    "five": Windows(5),
+    "by steps": Windows(3, 2, biased=False),
+    "dilated": Windows(3, 1, 2),
+}
+
+
+@pytest.mark.parametrize("called", [False, True], ids=["summed", "called"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_of_each_channel_read_and_write_rows_of_channels(
+    name: str, called: bool, check: Check, interpret: Any
+) -> None:
+    """The library's or sums of ours: nothing under the window is computed for its positions."""
+    module, x = WINDOWS[name], torch.randn(2, 3, 10, 9)
+    checked = check(module, x)
+    asked = {"calls_windows": True} if called else {"sums_windows": True}
+    program = lower(checked.graph, channels_last=True, **asked)
+    weights = {key: value.detach() for key, value in module.named_parameters()}
+    mine, _ = interpret(program, [x], weights)
+    torch.testing.assert_close(mine[0], checked.expected[0], rtol=2e-4, atol=5e-5)
+    calls = [s for s in program.steps if isinstance(s, PlanLine) and "convolution" in s.operator]
+    assert len(calls) == (2 if called else 1)
+    summed = [sliding for loop in program.loops if (sliding := sliding_sums(loop))]
+    assert len(summed) == (0 if called else 1)
+    for one in summed:
+        reads = [s.access for s in one.under() if s.access and "weight" not in s.access.buffer]
+        assert [where.step(one.lane.name) for where in reads] == [1]
+        assert {store.access.step(one.lane.name) for store in one.loop.stores} == {1}
+    rows = [loop for loop in program.loops if loop.inner and loop.columns == 8]
+    assert len(rows) == 1, "a norm over channels reduces rows as they lie"
 
 
 def test_what_is_turned_is_turned_by_loops_of_ours_and_by_nothing_else(check: Check) -> None:
