@@ -17,6 +17,8 @@ PyTorch rounds the factors of a float32 convolution to TF32 unless it is told no
 as well; the nest says so of each factor. Where the library keeps float32 all the same, so does the
 nest.
 
+With channels last, one of single positions is a product of matrices as any other is.
+
 Not here: convolutions in which no channel meets another (`sliding`).
 """
 
@@ -112,6 +114,60 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     written = _written(made, space, found, groups * outputs)
     context.add(Nest(outer, inner, (Write(written, value),)))
     context.values[node.name] = (_cropped(context, made, out.shape),)
+
+
+def product_of_channels(context: Context, node: Node, arguments: Arguments, x: View) -> None:
+    """A convolution of single positions, with channels last on both sides, as a product.
+
+    Its rows are the positions of all images, which lie one behind another.
+
+    Args:
+        context: The translation.
+        node: The convolution.
+        arguments: Its own.
+        x: What it convolves, in the order batch, positions, channels.
+
+    Raises:
+        UnlikeError: It is not asked for, or none of these.
+    """
+    out, weight = node.out[0], context.value(arguments.tensor(1))
+    rank = len(weight.dims) - 2
+    if not is_of_channels(context, node, arguments) or len(x.dims) != rank + 2:
+        raise UnlikeError("a convolution that is no product of matrices")
+    for dim, step in enumerate(each(arguments.integers(3), rank), 1):
+        count = out.shape[dim + 1]
+        part = views.narrow(x, dim, 0, count, step)
+        if part is None:
+            raise UnlikeError("positions of no stride")
+        x = part
+    matrix = View(weight.buffer, weight.dtype, weight.offset, weight.dims[:2], None)
+    given = [views.unsqueeze(x, rank + 1), matrix]
+    if (bias := arguments.ref(2)) is not None:
+        given.append(views.unsqueeze(context.value(bias), 1))
+    shape = tuple(out.shape[at] for at in views.channels_last(rank + 2))
+    space = context.space(given, (*shape, weight.shape[1]))
+    first, second, *added = (context.load(where, out.dtype) for where in space.addresses)
+    is_tf32 = context.is_tf32
+    value = _multiplied(context, out.dtype, first, second, is_tf32=is_tf32)
+    outer, inner = space.names(range(rank + 2)), space.names([rank + 2])
+    if not inner:
+        raise UnlikeError("a convolution that only scales")
+    value = context.pool.make("reduce", value.dtype, (value,), word="sum")
+    for one in added:
+        value = context.ops("add", value, one)
+    made = context.buffer(node.name, TensorSpec(shape=shape, dtype=out.dtype))
+    context.add(Nest(outer, inner, (Write(space.at(made, range(rank + 2)), value),)))
+    context.values[node.name] = (views.permute(made, views.channels_first(rank + 2)),)
+
+
+def is_of_channels(context: Context, node: Node, arguments: Arguments) -> bool:
+    """Whether a convolution is one of single positions that is asked for as a product."""
+    if not (context.channels_last and context.products):
+        return False
+    shape = context.value(arguments.tensor(1)).shape
+    is_single = len(shape) > 2 and prod(shape[2:]) == 1 and not any(arguments.integers(4) or ())
+    turns_or_groups = arguments.flag(6) or arguments.integer(8) > 1
+    return is_single and not turns_or_groups and computed(node.out[0].dtype) is DType.FLOAT32
 
 
 def _keeps_float32(arguments: Arguments) -> bool:

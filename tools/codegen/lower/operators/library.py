@@ -29,7 +29,11 @@ from kernelwright.tools.codegen.lower.nests.context import (
     base,
 )
 from kernelwright.tools.codegen.lower.nests.views import View, channels_first, channels_last
-from kernelwright.tools.codegen.lower.operators.convolutions import convolution
+from kernelwright.tools.codegen.lower.operators.convolutions import (
+    convolution,
+    is_of_channels,
+    product_of_channels,
+)
 from kernelwright.tools.codegen.lower.operators.indexing import store
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE
 from kernelwright.tools.codegen.lower.operators.reductions import REDUCTIONS
@@ -285,6 +289,8 @@ def convolve(context: Context, node: Node, users: Users) -> None:
         return
     if _made(context, node, convolution):
         return
+    if _made(context, node, partial(_channels_product, users=users)):
+        return
     takes = _takes_any if context.channels_last else _in_loop
     readers = users.get(node.name, ())
     read = bool(readers) and all(takes(reader, users) for reader in readers)
@@ -315,6 +321,20 @@ def _turned_input(context: Context, ref: Ref, users: Users) -> View:
     if not stays and all(_takes_any(item, users) for item in users[ref.node]):
         context.values[ref.node] = (views.permute(turned, channels_first(rank)),)
     return turned
+
+
+def _channels_product(context: Context, node: Node, arguments: Arguments, *, users: Users) -> None:
+    """A convolution of single positions as a product.
+
+    Raises:
+        UnlikeError: As `product_of_channels` says.
+    """
+    if not is_of_channels(context, node, arguments):
+        raise UnlikeError("no product of channels")
+    turned = _turned_input(context, arguments.tensor(0), users)
+    if turned.buffer not in context.weights:
+        context.stored.add(turned.buffer)
+    product_of_channels(context, node, arguments, turned)
 
 
 def _weighted_windows(context: Context, node: Node, arguments: Arguments, *, users: Users) -> None:
