@@ -19,10 +19,10 @@ by output), in 75 seconds too, and `window_sums` windows as reductions, several 
 try first, and at what may be better, in 40 seconds; `scans` what reads that are shifted by one
 element cost a scan, in 30; `waves` looks at blocks that run all at once, in 60; `turned` at rows
 that are stored beside each other, in 60; `products` at products of matrices beside the library's,
-in 300; `halves` at those of fp16 and how blocks share them, in 120, and `layers` at those of
-transformers, in 70; `depth` at long sums of few results and short ones of many, in 60;
-`convolutions` at these, old ways and new, in 360. Each entry has the device's time of every kernel
-of one call. To see the bytes that moved:
+in 300; `halves` at those of fp16 and how blocks share them, in 120, `layers` at those of
+transformers, in 70, and `sides` at epilogues that tell parts of their rows apart, in 50; `depth` at
+long sums of few results and short ones of many, in 60; `convolutions` at these, old ways and new,
+in 360. Each entry has the device's time of every kernel of one call. To see the bytes that moved:
 
     ncu --clock-control none --profile-from-start off --csv \
         --metrics dram__bytes_read.sum,dram__bytes_write.sum,gpu__time_duration.sum \

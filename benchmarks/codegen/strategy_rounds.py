@@ -8,6 +8,7 @@ import strategy_halves as halves
 import strategy_norms as norms
 import strategy_products as products
 import strategy_reductions as reductions
+import strategy_sides as sides
 import strategy_turned as turned
 import strategy_waves as waves
 import strategy_windows as windows
@@ -49,6 +50,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         **products.PROBLEMS,
         **halves.PROBLEMS,
         **halves.LAYERS,
+        **sides.PROBLEMS,
         **convolutions.PROBLEMS,
     }
 
@@ -112,6 +114,7 @@ ROUNDS = {
         problems=tuple(halves.PROBLEMS), seconds=120, chosen=halves.chosen_halves()
     ),
     "layers": Round(problems=tuple(halves.LAYERS), seconds=70, chosen=halves.chosen_layers()),
+    "sides": Round(problems=tuple(sides.PROBLEMS), seconds=50, chosen=sides.CHOSEN),
     "depth": Round(
         problems=tuple(dict.fromkeys(name for name, *_ in products.DEPTH)),
         seconds=60,

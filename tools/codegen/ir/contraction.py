@@ -10,6 +10,10 @@ activations before and after the product are there to be printed.
 A matrix times a vector has no columns (or no rows) and is one of these too; whether a kernel for it
 is worth it is for families to say. Not here: sums of products of which a factor stands still along
 the depth, products of three matrices, and loops that reduce anything besides.
+
+Rows (or columns) of several axes are one axis where their factor walks them as one, whatever an
+epilogue reads or stores: a gate for each image, say, or a position's embedding for all images. What
+does not walk so is addressed by the parts of the merged position.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from kernelwright.tools.codegen.ir.bounds import Bound, bound_of
 from kernelwright.tools.codegen.ir.loops import (
     Access,
     Axis,
@@ -26,7 +31,6 @@ from kernelwright.tools.codegen.ir.loops import (
     ReduceKind,
     Stmt,
     Store,
-    Stride,
     axis_names,
     by_falling_stride,
     indices,
@@ -35,7 +39,12 @@ from kernelwright.tools.codegen.ir.loops import (
     statements_behind,
     varies_along,
 )
-from kernelwright.tools.codegen.ir.merged_axes import with_merged_axes
+from kernelwright.tools.codegen.ir.merged_axes import (
+    MergedAxis,
+    by_merged_axes,
+    merged_whole,
+    with_merged_axes,
+)
 from kernelwright.tools.types import DType, Value
 
 _ROUNDED = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8_E4M3FN)  # to what factors are
@@ -99,7 +108,8 @@ class Contraction(Value):
     type may be rounded to it; `sums` is what the sum may be kept in. `is_tf32` says that the module
     rounds float32 operands to TF32, so eleven significant bits of each are enough. `epilogue` holds
     what the stores need besides the sum, in topological order: computed from it, or read with it;
-    `statistics` are taken of these on the way.
+    `statistics` are taken of these on the way. `merged` are rows and columns that are made of
+    several of the loop's axes, by whose names the epilogue may read and store as well.
     """
 
     batch: tuple[Axis, ...]
@@ -116,6 +126,16 @@ class Contraction(Value):
     is_tf32: bool = False
     sums: DType = DType.FLOAT32
     statistics: Statistics | None = None
+    merged: tuple[MergedAxis, ...] = ()
+
+    def parts_of(self, axis: Axis) -> tuple[Axis, ...]:
+        """The loop's axes that a merged one is made of, the outermost first; () of any other."""
+        return next((one.parts for one in self.merged if one.axis.name == axis.name), ())
+
+    def names_of(self, axes: Iterable[Axis]) -> frozenset[str]:
+        """The names that accesses move along some axes by: their own, and those of their parts."""
+        every = [one for axis in axes for one in (axis, *self.parts_of(axis))]
+        return frozenset(one.name for one in every)
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -168,35 +188,6 @@ class Contraction(Value):
         return self.m > 1 and self.n > 1
 
 
-class Bound(Value):
-    """Positions where `offset` + sum of step x (axis position) is at least 0."""
-
-    offset: int
-    steps: tuple[Stride, ...]
-
-    def plus(self, other: Bound, factor: int = 1) -> Bound:
-        """The sum with a multiple of another."""
-        total = {stride.by: stride.step for stride in self.steps}
-        for stride in other.steps:
-            total[stride.by] = total.get(stride.by, 0) + factor * stride.step
-        steps = tuple(Stride(by=by, step=step) for by, step in total.items() if step)
-        return Bound(offset=self.offset + factor * other.offset, steps=steps)
-
-    def moves(self, axis: Axis) -> bool:
-        """Whether it depends on the position along an axis."""
-        return any(stride.by == axis.name for stride in self.steps)
-
-    def holds(self, at: Mapping[str, int]) -> bool:
-        """Whether it holds at a position; axes that are not given are at 0."""
-        return self.offset + sum(one.step * at.get(one.by, 0) for one in self.steps) >= 0
-
-    @property
-    def elsewhere(self) -> Bound:
-        """All other positions."""
-        nowhere = Bound(offset=-1, steps=())
-        return nowhere.plus(self, -1)
-
-
 def _size(axes: Iterable[Axis]) -> int:
     return prod(axis.size for axis in axes)
 
@@ -207,7 +198,8 @@ def contraction_of(loop: Loop) -> Contraction | None:
     if found is None:
         return None
     merged = with_merged_axes(loop)
-    return _read(merged, merged.stmt(found.name))
+    contraction = _read(merged, merged.stmt(found.name))
+    return _with_merged_sides(contraction) if contraction is not None else None
 
 
 def _sum_of_products(loop: Loop) -> Stmt | None:
@@ -263,6 +255,54 @@ def _read(loop: Loop, total: Stmt) -> Contraction | None:
         is_tf32=all(loop.stmt(factor).op == "tf32" for factor in factors),
         sums=loop.sums,
         statistics=statistics,
+    )
+
+
+def _with_merged_sides(found: Contraction) -> Contraction:
+    """The product with rows, or columns, of one axis where their factor walks them as one.
+
+    Not what statistics or folds are taken over, nor where a position is computed with. Batches stay
+    as they are: each factor may go through them in its own way.
+    """
+    bodies = (*found.left.body, *found.right.body, *found.epilogue)
+    apart = {stmt.args[0] for stmt in bodies if stmt.op == "index"}
+    apart |= {name for stmt in found.folds for name in stmt.along}
+    sides = {"rows": (found.rows, found.left), "columns": (found.columns, found.right)}
+    whole = {
+        name: one
+        for name, (axes, operand) in sides.items()
+        if not apart & {axis.name for axis in axes}
+        and (one := merged_whole(axes, operand.loads)) is not None
+    }
+    if not whole or found.statistics is not None:
+        return found
+    merged = tuple(whole.values())
+
+    def moved(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(
+            one.model_copy(update={"access": by_merged_axes(one.access, merged)})
+            if one.access is not None
+            else one
+            for one in body
+        )
+
+    def factor(of: Operand) -> Operand:
+        access = by_merged_axes(of.access, merged) if of.access is not None else None
+        return of.model_copy(update={"body": moved(of.body), "access": access})
+
+    stores = tuple(
+        one.model_copy(update={"access": by_merged_axes(one.access, merged)})
+        for one in found.stores
+    )
+    return found.model_copy(
+        update={
+            **{name: (one.axis,) for name, one in whole.items()},
+            "left": factor(found.left),
+            "right": factor(found.right),
+            "epilogue": moved(found.epilogue),
+            "stores": stores,
+            "merged": merged,
+        }
     )
 
 
@@ -372,28 +412,6 @@ def needed_where(contraction: Contraction) -> tuple[Bound, ...]:
     return tuple(bounds)
 
 
-def bounds_of(name: str, body: Iterable[Stmt]) -> tuple[Bound, ...] | None:
-    """The bounds within which a condition holds; None where it is more than bounds of positions.
-
-    Args:
-        name: The statement of the condition.
-        body: It and everything that it is computed from.
-    """
-    known = {stmt.name: stmt for stmt in body}
-    found: list[Bound] = []
-    waiting = [name]
-    while waiting:
-        stmt = known[waiting.pop()]
-        if stmt.op == "logical_and":
-            waiting += stmt.args
-            continue
-        bound = bound_of(stmt.name, known)
-        if bound is None:
-            return None
-        found.append(bound)
-    return tuple(found)
-
-
 def _dependent(contraction: Contraction, without: str) -> set[str]:
     """The statements that depend on the sum, not counting those that do by way of one of them."""
     found: set[str] = set()
@@ -413,38 +431,3 @@ def _reached(contraction: Contraction, without: str) -> bool:
     stored = {store.value for store in contraction.stores} | {*contraction.counted}
     stored |= {stride.by for store in contraction.stores for stride in store.access.strides}
     return bool(found & stored)
-
-
-_COMPARED = {"ge": (0, 1, 0), "gt": (0, 1, 1), "le": (1, 0, 0), "lt": (1, 0, 1)}
-
-
-def bound_of(name: str, known: Mapping[str, Stmt]) -> Bound | None:
-    """Where a comparison of positions holds; None for any other condition."""
-    stmt = known.get(name)
-    if stmt is None or stmt.op not in _COMPARED:
-        return None
-    larger, smaller, least = _COMPARED[stmt.op]
-    left, right = (affine_position(stmt.args[at], known) for at in (larger, smaller))
-    if left is None or right is None:
-        return None
-    return left.plus(right, -1).plus(Bound(offset=-least, steps=()))
-
-
-def affine_position(name: str, known: Mapping[str, Stmt]) -> Bound | None:
-    """An integer as offset and steps; None where it is no such thing."""
-    stmt = known.get(name)
-    if stmt is None:
-        return None
-    if stmt.op == "const" and isinstance(stmt.value, int):
-        return Bound(offset=stmt.value, steps=())
-    if stmt.op == "index":
-        return Bound(offset=0, steps=(Stride(by=stmt.args[0], step=1),))
-    if stmt.op not in ("add", "sub", "mul"):
-        return None
-    left, right = (affine_position(arg, known) for arg in stmt.args)
-    if left is None or right is None:
-        return None
-    if stmt.op == "mul":
-        left, right = (right, left) if not left.steps else (left, right)
-        return None if right.steps else Bound(offset=0, steps=()).plus(left, right.offset)
-    return left.plus(right, 1 if stmt.op == "add" else -1)

@@ -2,14 +2,26 @@
 
 Products are read off such loops: rows that two axes make up are rows like any other. What a loop
 folds over, or takes statistics over, is not merged with what it keeps.
+
+Where some accesses alone walk neighbours as one, these move along a merged axis and the others
+along its parts; such axes are no loop's, since whoever prints them has to tell the parts apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import permutations
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, permutations
+from math import prod
 
-from kernelwright.tools.codegen.ir.loops import Access, Axis, Loop, Stmt, walked_as_one
+from kernelwright.tools.codegen.ir.loops import Access, Axis, Loop, Stmt, Stride, walked_as_one
+from kernelwright.tools.types import Value
+
+
+class MergedAxis(Value):
+    """Axes as one: `parts` are what `axis` is made of, the outermost first."""
+
+    axis: Axis
+    parts: tuple[Axis, ...]
 
 
 def with_merged_axes(loop: Loop) -> Loop:
@@ -65,3 +77,32 @@ def _without_axis(loop: Loop, name: str, sizes: Mapping[str, int]) -> Loop:
         update={"outer": axes(loop.outer), "inner": axes(loop.inner), "body": body,
                 "stores": stores}
     )  # fmt: skip
+
+
+def merged_whole(axes: Sequence[Axis], walks: Iterable[Access]) -> MergedAxis | None:
+    """Several axes as one, from the outermost on; None where not all of these accesses do that."""
+    pairs = [*pairwise(axes)]
+    together = all(
+        walked_as_one(access.step(high.name), access.step(low.name), low.size)
+        for access in walks
+        for high, low in pairs
+    )
+    if not pairs or not together:
+        return None
+    whole = Axis(name="_".join(axis.name for axis in axes), size=prod(axis.size for axis in axes))
+    return MergedAxis(axis=whole, parts=tuple(axes))
+
+
+def by_merged_axes(access: Access, merged: Sequence[MergedAxis]) -> Access:
+    """The access along merged axes; what does not walk one of them so moves along its parts."""
+    for one in merged:
+        steps = [access.step(part.name) for part in one.parts]
+        sizes = [part.size for part in one.parts[1:]]
+        together = zip(pairwise(steps), sizes, strict=True)
+        if steps[-1] and all(walked_as_one(*pair, size) for pair, size in together):
+            *outer, last = (part.name for part in one.parts)
+            whole = Stride(by=one.axis.name, step=steps[-1])
+            kept = (stride for stride in access.strides if stride.by not in outer)
+            strides = tuple(whole if stride.by == last else stride for stride in kept)
+            access = access.model_copy(update={"strides": strides})
+    return access

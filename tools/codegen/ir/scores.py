@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from kernelwright.tools.codegen.ir.contraction import Bound, bounds_of
+from kernelwright.tools.codegen.ir.bounds import Bound, bounds_of
 from kernelwright.tools.codegen.ir.loops import Access, Axis, Loop, Stmt, Stride, without_unread
 from kernelwright.tools.types import Value
 

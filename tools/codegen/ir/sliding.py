@@ -20,7 +20,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, ReduceKind, Stmt
-from kernelwright.tools.codegen.ir.contraction import Bound, affine_position, bound_of
+from kernelwright.tools.codegen.ir.bounds import Bound, affine_position, bound_of
 from kernelwright.tools.codegen.ir.loops import (
     axis_names,
     by_falling_stride,

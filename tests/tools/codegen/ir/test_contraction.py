@@ -202,3 +202,55 @@ def test_axes_walked_as_one_are_one() -> None:
     counted = Stmt(name="i", op="index", dtype=DType.INT64, args=("m",))
     kept = with_merged_axes(loop(counted, a, B, PRODUCT, TOTAL, outer=sizes, out={"m": N, "n": 1}))
     assert [axis.name for axis in kept.outer] == ["q", "m", "n"]
+
+
+IMAGES, TOKENS = 4, 3
+GATED = load("g", access("gate", q=N, n=1))
+
+
+def _images(*epilogue: Stmt, out: Mapping[str, int], value: str) -> Loop:
+    """Rows of two axes that the left factor walks as one."""
+    a = load("a", access("x", q=TOKENS * K, m=K, k=1))
+    sizes = {"q": IMAGES, "m": TOKENS, "n": N}
+    return loop(a, B, PRODUCT, TOTAL, *epilogue, outer=sizes, out=out, value=value)
+
+
+DENSE = {"q": TOKENS * N, "m": N, "n": 1}
+
+
+def test_rows_that_a_factor_walks_as_one_are_one_and_the_epilogue_knows_their_parts() -> None:
+    found = read(_images(GATED, op("y", "mul", "t", "g"), out=DENSE, value="y"))
+    (rows,) = found.rows
+    assert (rows.size, found.m) == (IMAGES * TOKENS, IMAGES * TOKENS)
+    assert found.left.access is not None
+    assert (found.left.access.step(rows.name), found.left.access.step("q")) == (K, 0)
+    assert found.stores[0].access.step(rows.name) == N
+    gate = next(stmt.access for stmt in found.epilogue if stmt.access is not None)
+    assert (gate.step(rows.name), gate.step("q")) == (0, N)
+    assert [(part.name, part.size) for part in found.parts_of(rows)] == [
+        ("q", IMAGES),
+        ("m", TOKENS),
+    ]
+    assert found.names_of(found.rows) == {rows.name, "q", "m"}
+
+
+def test_results_may_lie_by_parts() -> None:
+    """As those of a transformer's heads do."""
+    found = read(_images(out={"q": TOKENS * N, "m": 1, "n": TOKENS}, value="t"))
+    # They lie together along the rows' last part: what was left is right.
+    (columns,) = found.columns
+    assert columns.size == IMAGES * TOKENS
+    assert found.stores[0].access.step(columns.name) == 0
+    assert [found.stores[0].access.step(name) for name in "qm"] == [TOKENS * N, 1]
+
+
+def test_rows_are_not_merged_where_a_position_is_computed_with_or_a_factor_skips_some() -> None:
+    counted = Stmt(name="i", op="index", dtype=DType.INT64, args=("q",))
+    cast = op("f", "cast", "i")
+    kept = read(_images(counted, cast, op("y", "mul", "t", "f"), out=DENSE, value="y"))
+    assert [axis.name for axis in kept.rows] == ["q", "m"]
+    a = load("a", access("x", q=TOKENS * K + 5, m=K, k=1))
+    sizes = {"q": IMAGES, "m": TOKENS, "n": N}
+    skipping = read(loop(a, B, PRODUCT, TOTAL, outer=sizes, out=DENSE))
+    assert [axis.name for axis in skipping.rows] == ["q", "m"]
+    assert kept.merged == skipping.merged == ()

@@ -1,11 +1,11 @@
 """Prints what stands before and after a product: an operand's elements, and the epilogue's.
 
 A kernel for products moves along four linear positions: `batch`, `row`, `column` and `depth`, each
-over merged axes. Here they are decoded into axes, and the statements of an operand, or of the
-epilogue with its stores, are printed for one element or for `width` neighbours along one of the
-positions. Neighbours that lie next to each other in memory are moved in one access; everything
-else goes element by element, at neighbour `k`. Values are named `v_<statement>` and buffers
-`g_<buffer>`, as everywhere in this language.
+over merged axes. Here the statements of an operand, or of the epilogue with its stores, are printed
+for one element or for `width` neighbours along one of the positions, which are decoded into axes
+(`printing/side_positions.py`). Neighbours that lie next to each other in memory are moved in one
+access; everything else goes element by element, at neighbour `k`. Values are named `v_<statement>`
+and buffers `g_<buffer>`, as everywhere in this language.
 
 Not here: whether a position is inside of the product, which is for the kernel to say, and how far
 tiles lie apart.
@@ -21,24 +21,13 @@ from types import MappingProxyType
 
 from kernelwright.tools.codegen.cuda.contractions.statements import StatementPrinter
 from kernelwright.tools.codegen.cuda.printing.expressions import c_type, value_type
-from kernelwright.tools.codegen.cuda.printing.printing import (
-    INT_LIMIT,
-    SLACK,
-    convert_from_memory,
-    decoded,
-)
+from kernelwright.tools.codegen.cuda.printing.printing import convert_from_memory
+from kernelwright.tools.codegen.cuda.printing.side_positions import SidePositions
 from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES
-from kernelwright.tools.codegen.ir import Access, Axis, Loop, Stmt, Store
-from kernelwright.tools.codegen.ir.contraction import (
-    Bound,
-    Contraction,
-    Operand,
-    bounds_of,
-    needed_where,
-)
+from kernelwright.tools.codegen.ir import Access, Loop, Stmt, Store
+from kernelwright.tools.codegen.ir.bounds import Bound, bounds_of
+from kernelwright.tools.codegen.ir.contraction import Contraction, Operand, needed_where
 from kernelwright.tools.types import DType
-
-SIDES = ("batch", "row", "column", "depth")
 
 Range = tuple[str, str]
 # Times a position below 2^24 it stays within 32 bits, and larger matrices do not fit a device.
@@ -78,13 +67,8 @@ class ElementPrinter:
 
     def __init__(self, loop: Loop, contraction: Contraction) -> None:
         self._contraction = contraction
-        self._axes: Mapping[str, tuple[Axis, ...]] = {
-            "batch": contraction.batch,
-            "row": contraction.rows,
-            "column": contraction.columns,
-            "depth": contraction.depth,
-        }
-        self._names = frozenset(stmt.name for stmt in loop.body)
+        self.positions = SidePositions(contraction, [stmt.name for stmt in loop.body])
+        self._axes = self.positions.axes
         self.statements = StatementPrinter(loop)
 
     # -- what can be moved at once
@@ -121,9 +105,11 @@ class ElementPrinter:
         width = gcd(axes[-1].size, MOVED_BYTES)
         for stmt in loads:
             assert stmt.access is not None
-            width = min(width, self._fitting(stmt.access, along, conditional=bool(stmt.args)))
+            width = min(
+                width, self.positions.fitting(stmt.access, along, conditional=bool(stmt.args))
+            )
         for store in stores:
-            width = min(width, self._fitting(store.access, along))
+            width = min(width, self.positions.fitting(store.access, along))
             width = gcd(width, self._alike(store, along)) if store.when else width
         return width
 
@@ -138,26 +124,6 @@ class ElementPrinter:
             ends = bound.offset + 1 if step == -1 else bound.offset
             width = gcd(width, ends, *others) if step in (1, -1) else 1 if step else width
         return width if bounds is not None else 1
-
-    def _fitting(self, access: Access, along: str, *, conditional: bool = False) -> int:
-        """Neighbours that an access moves at once; any number where it stays.
-
-        Buffers begin at multiples of 16 bytes; all but the step along the neighbours must keep it.
-        """
-        axis = self._axes[along][-1].name
-        if not self._moves(access, along):
-            return MOVED_BYTES
-        if conditional or self._is_indirect(access) or access.step(axis) != 1:
-            return 1
-        most = MOVED_BYTES // access.dtype.itemsize_bytes
-        others = [stride.step for stride in access.strides if stride.by != axis]
-        return gcd(most, access.offset, *others)
-
-    def _moves(self, access: Access, along: str) -> bool:
-        return bool(access.step(self._axes[along][-1].name))
-
-    def _is_indirect(self, access: Access) -> bool:
-        return any(stride.by in self._names for stride in access.strides)
 
     # -- tiles
 
@@ -209,7 +175,7 @@ class ElementPrinter:
 
         They depend on the position along this side ("column" or "row") and on the batch alone.
         """
-        axes = {axis.name for axis in (*self._axes["batch"], *self._axes[side])}
+        axes = self._contraction.names_of((*self._axes["batch"], *self._axes[side]))
         return tuple(
             stmt
             for stmt in self._contraction.epilogue
@@ -276,48 +242,11 @@ class ElementPrinter:
 
     def _decoded(self, sides: Sequence[str], scope: _Scope) -> list[str]:
         """Positions along the axes that a scope uses, from the linear ones."""
-        lines = []
-        for side in sides:
-            used = any(axis.name in scope.used for axis in self._axes[side])
-            sizes = tuple(axis.size for axis in self._axes[side])
-            lines += decoded(f"{side}_", side, sizes, "int") if used else []
-        return lines
-
-    @cached_property
-    def positions(self) -> Mapping[str, str]:
-        """The variable of each axis's position."""
-        return {
-            axis.name: f"{side}_{at}" for side in SIDES for at, axis in enumerate(self._axes[side])
-        }
+        return self.positions.decoded(sides, scope.used, scope.along, scope.width)
 
     def offset(self, access: Access) -> str:
         """Where the first neighbour lies in the access's buffer, in elements."""
-        sizes = {axis.name: axis.size for side in SIDES for axis in self._axes[side]}
-        reach = sum(abs(s.step) * (sizes.get(s.by, 1) - 1) for s in access.strides)
-        wide = self._is_indirect(access) or reach + abs(access.offset) >= INT_LIMIT - SLACK
-        cast = "(long long)" if wide else ""
-        terms = [str(access.offset)] if access.offset else []
-        for stride in access.strides:
-            name = self.positions.get(stride.by, f"v_{stride.by}")
-            if stride.step:
-                terms.append(f"{cast}{name}" + (f" * {stride.step}" if stride.step != 1 else ""))
-        return " + ".join(terms) or "0"
-
-    def is_vector(self, access: Access, along: str, width: int, *, conditional: bool) -> bool:
-        """Whether neighbours of an access are moved at once."""
-        if width == 1 or not self._moves(access, along):
-            return False
-        return self._fitting(access, along, conditional=conditional) % width == 0
-
-    def neighbour(self, access: Access, along: str, width: int) -> str:
-        """What neighbour `k` adds to the first one's offset."""
-        step = access.step(self._axes[along][-1].name) if width > 1 and self._axes[along] else 0
-        return f" + k * {step}" if step else ""
-
-    def counts(self, axis: str, along: str, width: int) -> str:
-        """The position along an axis, at neighbour `k`."""
-        last = self._axes[along][-1].name if width > 1 and self._axes[along] else ""
-        return self.positions[axis] + (" + k" if axis == last else "")
+        return self.positions.offset(access)
 
 
 @dataclass(frozen=True)
@@ -341,15 +270,19 @@ class _Scope:
             names |= {stride.by for stride in access.strides if stride.step}
         return frozenset(names)
 
+    @property
+    def _positions(self) -> SidePositions:
+        return self.printer.positions
+
     def _loads(self) -> list[Stmt]:
         """What is read here."""
         return [one for one in self.body if one.access is not None and one.name not in self.known]
 
     def _is_vector(self, access: Access, conditional: bool = False) -> bool:
-        return self.printer.is_vector(access, self.along, self.width, conditional=conditional)
+        return self._positions.is_vector(access, self.along, self.width, conditional=conditional)
 
     def _at(self, access: Access) -> str:
-        return self.printer.offset(access)
+        return self._positions.offset(access)
 
     def vector_loads(self) -> list[str]:
         """Loads of all neighbours at once."""
@@ -362,7 +295,8 @@ class _Scope:
 
     def elements(self) -> list[str]:
         """Every value at neighbour `k`."""
-        return [
+        crossed = self._positions.decoded_of_neighbour(self.used, self.along, self.width)
+        return crossed + [
             f"const {self.printer.statements.type_of(stmt)} v_{stmt.name} = {self._value(stmt)};"
             for stmt in self._needed()
         ]
@@ -386,7 +320,7 @@ class _Scope:
         if stmt.name in self.known:
             return self.known[stmt.name]
         if stmt.op == "index":
-            at = self.printer.counts(stmt.args[0], self.along, self.width)
+            at = self._positions.counts(stmt.args[0], self.along, self.width)
             return f"({self.printer.statements.type_of(stmt)})({at})"
         if stmt.access is None:
             return self.printer.statements.statement(stmt)
@@ -398,7 +332,7 @@ class _Scope:
     def _loaded(self, stmt: Stmt, access: Access) -> str:
         if self._is_vector(access, bool(stmt.args)):
             return f"raw_{stmt.name}[k]"
-        neighbour = self.printer.neighbour(access, self.along, self.width)
+        neighbour = self._positions.neighbour(access, self.along, self.width)
         return f"kw::load_one<kw::DEFAULT>(g_{access.buffer} + ({self._at(access)}{neighbour}))"
 
     def vectors_to_store(self) -> list[str]:
@@ -419,7 +353,7 @@ class _Scope:
                 lines.append(f"out_{at}[k] = {value};")
                 lines += [f"holds_{at} = v_{store.when};"] * bool(store.when)
                 continue
-            neighbour = self.printer.neighbour(store.access, self.along, self.width)
+            neighbour = self._positions.neighbour(store.access, self.along, self.width)
             where = f"g_{store.access.buffer}[{self._at(store.access)}{neighbour}]"
             inside = f"if (v_{store.when}) " if store.when else ""
             lines.append(f"{inside}{where} = {value};")

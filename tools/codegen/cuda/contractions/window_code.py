@@ -13,9 +13,9 @@ from kernelwright.tools.codegen.cuda.contractions.windows import (
     coordinate_step,
 )
 from kernelwright.tools.codegen.cuda.printing.expressions import c_type
-from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Axis
-from kernelwright.tools.codegen.ir.contraction import Bound, Contraction
+from kernelwright.tools.codegen.ir.bounds import Bound
+from kernelwright.tools.codegen.ir.contraction import Contraction
 
 Lines = list[str]
 # Halves of a row that a warp packs at once, at most: 128 bytes, or 64 of each of two parts.
@@ -317,15 +317,13 @@ def columns_beside(contraction: Contraction, windows: Windows) -> int:
 
 def stored_at(printer: ElementPrinter, contraction: Contraction) -> tuple[list[str], str]:
     """Where a result is stored, in elements, and the lines that this needs; 0 where it depends."""
-    sides = (
-        ("batch", contraction.batch), ("row", contraction.rows), ("column", contraction.columns),
-    )  # fmt: skip
-    lines = list[str]()
+    axes = (*contraction.batch, *contraction.rows, *contraction.columns)
     if not contraction.stores:
-        return lines, "0"
+        return [], "0"
     access = contraction.stores[0].access
-    if {one.by for one in access.strides} - {axis.name for _, axes in sides for axis in axes}:
-        return lines, "0"
-    for name, axes in sides:
-        lines += decoded(f"{name}_", name, tuple(axis.size for axis in axes), "int")
+    moved = {one.by for one in access.strides}
+    if moved - contraction.names_of(axes):
+        return [], "0"
+    used = {*moved, *(axis.name for axis in axes)}
+    lines = printer.positions.decoded(("batch", "row", "column"), used)
     return [f"[[maybe_unused]] {line}" for line in lines], printer.offset(access)

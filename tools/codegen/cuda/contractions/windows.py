@@ -28,7 +28,8 @@ from itertools import combinations, product
 from math import gcd, prod
 
 from kernelwright.tools.codegen.ir import Access, Axis
-from kernelwright.tools.codegen.ir.contraction import Bound, Contraction, Operand, bounds_of
+from kernelwright.tools.codegen.ir.bounds import Bound, bounds_of
+from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
 
 # Positions that 32 bits count, with room for a shift.
 _MOST_ROWS = (1 << 31) - (1 << 20)

@@ -23,7 +23,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import (
     convert_from_memory,
 )
 from kernelwright.tools.codegen.ir import Stmt, Store
-from kernelwright.tools.codegen.ir.contraction import Bound
+from kernelwright.tools.codegen.ir.bounds import Bound
 from kernelwright.tools.codegen.ir.rewrites import rounded_alone
 from kernelwright.tools.codegen.ir.sliding import Level, SlidingSums
 

@@ -6,6 +6,7 @@ bytes between any two rows. It takes results of two bytes that lie row after row
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
@@ -155,8 +156,20 @@ def reads_matrix(contraction: Contraction) -> bool:
 
 
 def _reads_each(stmt: Stmt, contraction: Contraction) -> bool:
+    """Whether results of a box read different places by row and by column alike.
+
+    What tells apart only parts of a side that are longer than a box stays nearly always in one.
+    """
     if stmt.access is None:
         return False
+    sides = ((contraction.rows, _BOX_ROWS), (contraction.columns, _BOX_COLUMNS))
+    named = [_names_within(contraction, axes, length) for axes, length in sides]
     moved = {stride.by for stride in stmt.access.strides if stride.step}
-    sides = ({axis.name for axis in side} for side in (contraction.rows, contraction.columns))
-    return bool(stmt.args) or all(moved & names for names in sides)
+    return bool(stmt.args) or all(moved & names for names in named)
+
+
+def _names_within(contraction: Contraction, axes: Sequence[Axis], length: int) -> frozenset[str]:
+    """The axes, and parts of them, by which neighbours of so many usually differ."""
+    parts = [part for axis in axes for part in contraction.parts_of(axis)]
+    far = frozenset(part.name for part in parts[:-1])
+    return contraction.names_of(axes) - (far if parts and parts[-1].size >= length else frozenset())

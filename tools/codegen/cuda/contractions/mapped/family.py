@@ -6,8 +6,12 @@ blocks bring the larger factor once for all of them, and blocks can share the de
 where there are few. Two groups share a tile, or each has its own and multiplies while the other's
 results leave, from registers or through shared memory by a map of their own.
 
-Not here: factors that are computed on the way or lie in odd strides (`mma_tiles`), several axes a
-side, and depths that more blocks share than a cluster has.
+Rows are one axis wherever the left factor walks them as one, whatever the epilogue makes of them: a
+gate for each image or positions for all images are addressed by parts of the row, and cost a
+multiplication or two for eight results.
+
+Not here: factors that are computed on the way or lie in odd strides (`mma_tiles`), sides that their
+factor does not walk as one, and depths that more blocks share than a cluster has.
 """
 
 from __future__ import annotations
