@@ -35,6 +35,7 @@ from kernelwright.tools.codegen.library.attention_forms import (
     CALLED_PRODUCTS_FORM,
     SCORED_PRODUCTS_FORM,
 )
+from kernelwright.tools.codegen.library.channel_products_form import CHANNEL_PRODUCTS_FORM
 from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
 from kernelwright.tools.codegen.library.forms import (
     CONVOLUTIONS_FORM,
@@ -51,6 +52,7 @@ from kernelwright.tools.languages import languages
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
 FORM = "form"
+_PRODUCT_KINDS = (STATISTICS_FORM, CHANNEL_PRODUCTS_FORM)
 # What a candidate declares whose float32 products round their factors.
 ROUNDED_FACTORS = "factors=rounded"
 
@@ -216,13 +218,13 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, STATISTICS_FORM)
+    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, *_PRODUCT_KINDS)
     without = () if writes.multiplies else multiplies
     if not writes.convolves(hardware):
         without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
     if not writes.sums_windows:
         without = (*without, *WINDOW_KINDS)
-    every = (*FORM_KINDS, STATISTICS_FORM, *WINDOW_KINDS, *ATTENTION_KINDS)
+    every = (*FORM_KINDS, *_PRODUCT_KINDS, *WINDOW_KINDS, *ATTENTION_KINDS)
     kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 

@@ -50,8 +50,10 @@ _BEFORE, _LATENCY, _LATENCY_OF_CLUSTER = 2200.0, 900.0, 2140.0
 # what boxes of more than 128 columns add (fitted). 128 x 256 took longer through boxes than from
 # registers at five of five problems, why was not looked at with counters.
 _STORED, _BOXED, _BOXED_WIDE, _WIDE = 0.053, 0.03, 0.045, 128
-# Cycles that a result's dear statements take (fitted to GELU).
-_DEAR = 0.26
+# Cycles that a result's dear statements take (fitted to GELU), and the share of that of those which
+# the sum is not in: two results of a thread have them in common, and a norm's root and reciprocal
+# are shorter than an error function (expected, not measured).
+_DEAR, _OF_A_SIDE = 0.26, 0.25
 # And what it takes to wait for a matrix that is read beside it: from registers, where each eight
 # results wait for their own (of one figure: 12,608 x 768 results of depth 768 under 128 x 192 took
 # 41.6 us with a residual on an H200, 30.7 without); through boxes, all of whose reads are under way
@@ -219,7 +221,7 @@ def _of_result(contraction: Contraction, way: Way, waves: int) -> float:
     boxed = _BOXED + (_BOXED_WIDE if way.columns > _WIDE else 0.0)
     stored = boxed if way.boxes and waves > 1 else _STORED
     read = (_READ_BOXED if way.boxes else _READ) if reads_matrix(contraction) else 0.0
-    return stored + read + dear(contraction) * _DEAR
+    return stored + read + _dear_share(contraction) * _DEAR
 
 
 def _moved_bytes(contraction: Contraction) -> float:
@@ -265,3 +267,14 @@ _CHEAP = frozenset(
 def dear(contraction: Contraction) -> int:
     """Statements of an epilogue that take many instructions."""
     return sum(stmt.op not in _CHEAP for stmt in contraction.epilogue)
+
+
+def _dear_share(contraction: Contraction) -> float:
+    """Dear statements, those that depend on a row or a column alone as less than one."""
+    from_sum, found = {contraction.total}, 0.0
+    for stmt in contraction.epilogue:
+        if depends := bool(from_sum & set(stmt.args)):
+            from_sum.add(stmt.name)
+        if stmt.op not in _CHEAP:
+            found += 1.0 if depends else _OF_A_SIDE
+    return found
