@@ -25,6 +25,7 @@ from kernelwright.agents.shared.candidate_priority import (
     seen,
 )
 from kernelwright.agents.shared.facts import choices
+from kernelwright.tools.codegen.ir.kernel_family import LIBRARY
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     Option,
@@ -237,9 +238,15 @@ class PlaybookPlanner:
     def _doubt_ms(self, chosen: dict[str, str], base: dict[str, str]) -> float:
         """By how much the roofline may be off in what differs from the way gone so far."""
         differs = self._taken(dict(chosen.items() - base.items()))
-        library_ms = sum(option.unlike_ms for option in differs)
-        loops_ms = sum(option.predicted_ms for option in differs if option.loop != FORM)
-        return library_ms * (1 - 1 / LIBRARY_DOUBT) + loops_ms * (1 - 1 / LOOP_DOUBT)
+        library_ms = ours_ms = 0.0
+        for option in differs:
+            if option.loop == FORM:
+                library_ms += option.unlike_ms
+            elif option.strategy.name == LIBRARY.name:
+                library_ms += option.predicted_ms
+            else:
+                ours_ms += option.predicted_ms
+        return library_ms * (1 - 1 / LIBRARY_DOUBT) + ours_ms * (1 - 1 / LOOP_DOUBT)
 
 
 def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Option, ...]:
