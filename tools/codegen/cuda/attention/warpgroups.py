@@ -56,11 +56,11 @@ _ALIGNMENT = 1024 + 512
 _ROWS, _KEYS, _MOST_STAGES = (128, 192, 64), (128, 64, 192), 4
 # Registers that a thread's scores, weights and results may take; with three groups it has fewer.
 _REGISTERS, _REGISTERS_OF_THREE = 184, 128
-# Multiply-adds of a multiprocessor in a cycle; cycles of a score for 2^x, for what stands around it,
-# for a mask and for one that comes by a map; of the shorter one, what the other does not hide, with
-# two groups and with three; cycles of a step besides, and before and after a tile's steps. Set by
-# all tiles that were timed on an H200 (attention.jsonl, attention_far.jsonl): the best tiles of a
-# shape are within 12 % of their times, and first in order but with a bias (6 % behind the best).
+# Multiply-adds of a multiprocessor in a cycle; cycles of a score for 2^x, for what stands around
+# it, for a mask and for one that comes by a map; of the shorter one, what the other does not hide,
+# with two groups and with three; cycles of a step besides, and before and after a tile's steps. Set
+# by all tiles that were timed on an H200 (attention.jsonl, attention_far.jsonl): the best tiles of
+# a shape are within 12 % of their times, and first in order but with a bias (6 % behind the best).
 _MULTIPLIED = 2048
 _POWER, _AROUND, _MASKED, _MASKED_BY_MAP = 1 / 16, 0.018, 0.065, 0.043
 _EXPOSED, _EXPOSED_OF_THREE, _OF_STEP, _BESIDE = 0.22, 0.11, 550.0, 4550.0
