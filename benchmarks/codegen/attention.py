@@ -89,8 +89,7 @@ OURS, SEPARATE = "ours", "separate_products"
 class Shape:
     """Sizes of one call.
 
-    `mask` is "bias" (a number for each pair), "padding" (a flag a key) or "padding_rows" (a flag
-    for each pair of a batch, as models write padding out).
+    `mask`: "bias" (a number a pair), "padding" (a flag a key) or "padding_rows" (a flag a pair).
     """
 
     name: str
