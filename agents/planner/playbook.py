@@ -197,7 +197,9 @@ class PlaybookPlanner:
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=loop)
             variants = [r.variant for r in recipes.values() if r and r.picks == recipe.picks]
             yield Thought(
-                option=by_name[loop, chosen[loop]],
+                option=by_name[loop, chosen[loop]].only(
+                    [one for one, name in chosen.items() if name == chosen[loop]]
+                ),
                 recipe=recipe.model_copy(update={"variant": max(variants, default=0) + 1}),
                 expected_ms=median_ms,
                 hopeful_ms=median_ms - self._doubt_ms(chosen, {FORM: chosen.get(FORM, "")}),

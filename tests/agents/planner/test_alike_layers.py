@@ -208,6 +208,7 @@ async def test_a_run_from_before_goes_on(
     assert {other.strategy.name} in ways, "what one of them gained by, all are given"
     again = [idea for idea in ideas if recipe_of(idea).variant]
     assert recipe_of(again[0]).choices == mixed, "the best is refined as it was written"
+    assert f" in {one.loops[1]}, other settings" in again[0].title
     fresh = [recipe_of(idea).choices for idea in ideas if not recipe_of(idea).variant]
     assert mixed not in fresh
 
