@@ -190,14 +190,17 @@ class PlaybookCoder:
         """The same with the fastest exact strategy where one rounds factors; none without one."""
         options = self._repertoire.options()
         rough = {
-            option.loop
+            way[0]
             for option in options
-            if option.strategy.rounds_factors and chosen.get(option.loop) == option.strategy.name
+            for way in option.change.items()
+            if option.strategy.rounds_factors and way in chosen.items()
         }
-        exact = [o for o in options if o.loop in rough and not o.strategy.rounds_factors]
-        fastest = {o.loop: o for o in sorted(exact, key=lambda o: -o.predicted_ms)}
+        exact = [o for o in options if not o.strategy.rounds_factors]
+        slower_first = sorted(exact, key=lambda o: -o.predicted_ms)
+        ways = (way for option in slower_first for way in option.change.items())
+        fastest = {loop: name for loop, name in ways if loop in rough}
         if rough and rough == {*fastest}:
-            yield chosen | {loop: option.strategy.name for loop, option in fastest.items()}
+            yield chosen | fastest
 
     def _forms(self, written: list[dict[str, str]]) -> Iterator[dict[str, str]]:
         """Forms of which nothing was written, each at its fastest, as the repertoire has them."""
@@ -210,12 +213,12 @@ class PlaybookCoder:
     def _strategies(
         self, chosen: dict[str, str], request: CoderRequest
     ) -> Iterator[dict[str, str]]:
-        """The same with another strategy of one loop, the fastest by prediction first."""
+        """The same with another strategy of loops that are alike, the fastest predicted first."""
         recipe = Recipe.from_idea(request.idea)
         options = self._repertoire.options()
         loop = (recipe.changed if recipe else "") or (options[0].loop if options else "")
         for option in _by_prediction(options, loop):
-            other = chosen | {loop: option.strategy.name}
+            other = chosen | option.change
             yield in_form(options, other) if loop == FORM else other
 
 
@@ -276,7 +279,7 @@ def _parents(idea: Idea) -> tuple[str, ...]:
 
 
 def _by_prediction(options: tuple[Option, ...], loop: str) -> list[Option]:
-    return sorted((o for o in options if o.loop == loop), key=lambda o: o.predicted_ms)
+    return sorted((o for o in options if loop in o.loops), key=lambda o: o.predicted_ms)
 
 
 def _message(evaluation: Evaluation) -> str:

@@ -299,9 +299,7 @@ class ModelCoder:
         if not first:
             return None
         written = [choices(item) for item in _settled(request)]
-        changes = (
-            {option.loop: option.strategy.name} for option in options if option.loop in first
-        )
+        changes = (option.change for option in options if option.loop in first)
         ways = [first, *(in_form(options, first | change) for change in changes)]
         left = [way for n, way in enumerate(ways) if way not in (*written, *ways[:n])] or [first]
         # Ideas of one round are written side by side, and each should stand for something else.

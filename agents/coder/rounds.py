@@ -82,7 +82,7 @@ def first_choices(repertoire: Repertoire) -> dict[str, str]:
     """The most promising strategy of every loop; empty where the playbook knows no loop."""
     first: dict[str, str] = {}
     for option in repertoire.options():
-        first.setdefault(option.loop, option.strategy.name)
+        first = option.change | first
     return in_form(repertoire.options(), first)
 
 

@@ -163,21 +163,34 @@ def differences(
     """What sets faster exemplars apart from slower ones, each difference once, the largest first.
 
     A tunable means something only within one kernel, so its two sides are compared inside the
-    kernels that have both, and the medians are taken over those.
+    kernels that have both, and the medians are taken over those. Loops that were given the same
+    strategies in every sample, as those of equal layers are, cannot be told apart: the first of
+    them stands for all.
     """
     index = _by_value(found, _differing(chosen))
     known: dict[tuple[str, str, str], Difference] = {}
+    same = _never_apart(index)
     for number, fast in enumerate(chosen):
         for slow in chosen[number + 1 :]:
             others = dict(slow.attributes)
             for name, value in fast.attributes:
                 other = others.get(name, value)
-                if other == value or (name, value, other) in known:
+                if other == value or name in same or (name, value, other) in known:
                     continue
                 difference = _difference(index[name], name, value, other, (fast, slow), noise)
                 if difference is not None:
                     known[name, value, other] = difference
     return sorted(known.values(), key=lambda item: -item.effect)
+
+
+def _never_apart(index: Mapping[str, Mapping[str, Sequence[Sample]]]) -> set[str]:
+    """The attributes that have the values of an earlier one, by length and letters, everywhere."""
+    first: dict[frozenset[tuple[str, frozenset[str]]], str] = {}
+    for name in sorted(index, key=lambda name: (len(name), name)):
+        by_value = index[name].items()
+        sides = frozenset((value, frozenset(s.candidate for s in of)) for value, of in by_value)
+        first.setdefault(sides, name)
+    return set(index) - set(first.values())
 
 
 def _values(sample: Sample) -> dict[str, str]:

@@ -31,6 +31,7 @@ from kernelwright.agents.critic.contrast import (
 )
 from kernelwright.agents.critic.scoring import checked, is_undecided, score, trust
 from kernelwright.agents.shared.facts import (
+    LABELS,
     Shift,
     Steering,
     is_actionable,
@@ -311,17 +312,22 @@ def _predict(item: Difference, round: int) -> Prediction:
 
 
 def _always_fail(standings: Sequence[Standing]) -> dict[str, str]:
-    """Strategies that failed every time, with the last reason."""
+    """Strategies that failed every time, with the last reason.
+
+    Of loops that were given the same one each time, as those of equal layers are, the first.
+    """
     outcomes: dict[str, list[Standing]] = defaultdict(list)
     for item in standings:
         for text in item.candidate.strategies:
             outcomes[text].append(item)
-    return {
-        text: items[-1].evaluation.verification.reason
-        for text, items in outcomes.items()
-        if len(items) >= FAILURES
-        and all(item.evaluation.verdict is not Verdict.CORRECT for item in items)
-    }
+    failing: dict[tuple[str, ...], str] = {}
+    for text, items in sorted(outcomes.items(), key=lambda pair: (len(pair[0]), pair[0])):
+        failed = all(item.evaluation.verdict is not Verdict.CORRECT for item in items)
+        if failed and len(items) >= FAILURES:
+            name, _, strategy = text.partition("=")
+            what = text if name in LABELS else strategy
+            failing.setdefault((what, *(item.candidate.id for item in items)), text)
+    return {text: outcomes[text][-1].evaluation.verification.reason for text in failing.values()}
 
 
 def _avoid(steerable: Sequence[Difference], failing: dict[str, str]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from kernelwright.agents.prompting.templates import PromptTemplate
 from kernelwright.agents.role import Appearance, Role, RoleSetting
 from kernelwright.agents.toolbox.readings import reading_client
 from kernelwright.agents.toolbox.workbench import RoleTools
-from kernelwright.tools.archive import Standing
+from kernelwright.tools.archive import Standing, strategy_words
 from kernelwright.tools.types import Analysis, Prediction, Prompt, Verdict
 
 HERE = Path(__file__).parent
@@ -156,7 +156,7 @@ def _failures(critic_input: CriticInput) -> tuple[str, ...]:
 
 
 def _failure(item: Standing) -> str:
-    declared = ", ".join(item.candidate.strategies) or "no attributes"
+    declared = strategy_words(item.candidate.strategies) or "no attributes"
     reason = " ".join(item.evaluation.verification.reason.split())[:160]
     idea = f"idea {item.candidate.idea}, " if item.candidate.idea else ""
     known = resources(item.evaluation.reports)

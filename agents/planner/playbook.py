@@ -25,6 +25,7 @@ from kernelwright.agents.shared.candidate_priority import (
     seen,
 )
 from kernelwright.agents.shared.facts import choices
+from kernelwright.tools.codegen.ir.kernel_family import LIBRARY
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     Option,
@@ -159,17 +160,18 @@ class PlaybookPlanner:
     def _changes(
         self, planner_input: PlannerInput, base: dict[str, str]
     ) -> Iterator[tuple[Option, dict[str, str]]]:
-        """One loop done differently from the best known way, and all the best changes at once."""
+        """Loops that are alike done differently from the best known way, and all best changes."""
         options = self._repertoire.options()
-        together = in_form(options, base | _best_changes(planner_input))
+        together = in_form(options, base | _best_changes(planner_input, options))
         for option in options:
-            if together.get(option.loop) == option.strategy.name != base.get(option.loop):
+            name = option.strategy.name
+            if any(together.get(loop) == name != base.get(loop) for loop in option.loops):
                 yield option, together
                 break
         for option in options:
             # Loops of another form come up when that form has proved itself.
             if option.loop in base:
-                yield option, in_form(options, base | {option.loop: option.strategy.name})
+                yield option, in_form(options, base | option.change)
 
     def _base(self, planner_input: PlannerInput, found: tuple[Seen, ...]) -> dict[str, str]:
         """The best candidate's strategies; where it says none, the one predicted fastest.
@@ -178,16 +180,13 @@ class PlaybookPlanner:
         """
         options = _undoubted(self._repertoire.options(), found)
         best = choices(planner_input.best.candidate) if planner_input.best else {}
-        known = {
-            loop: name
-            for loop, name in best.items()
-            if any(o.loop == loop and o.strategy.name == name for o in options)
-        }
+        ways = {way for option in options for way in option.change.items()}
+        known = {loop: name for loop, name in best.items() if (loop, name) in ways}
         return in_form(options, fastest(options) | known)
 
     def _refinements(self, planner_input: PlannerInput) -> Iterator[Thought]:
         """The elites again with settings that differ from those tried."""
-        by_name = {(o.loop, o.strategy.name): o for o in self._repertoire.options()}
+        by_name = {way: o for o in self._repertoire.options() for way in o.change.items()}
         recipes = {idea.id: Recipe.from_idea(idea) for idea in planner_input.tried}
         for parent in planner_input.parents:
             chosen, median_ms = choices(parent.candidate), parent.evaluation.median_ms
@@ -198,7 +197,9 @@ class PlaybookPlanner:
             recipe = Recipe.of(chosen, self._roofline_ms(chosen), changed=loop)
             variants = [r.variant for r in recipes.values() if r and r.picks == recipe.picks]
             yield Thought(
-                option=by_name[loop, chosen[loop]],
+                option=by_name[loop, chosen[loop]].only(
+                    [one for one, name in chosen.items() if name == chosen[loop]]
+                ),
                 recipe=recipe.model_copy(update={"variant": max(variants, default=0) + 1}),
                 expected_ms=median_ms,
                 hopeful_ms=median_ms - self._doubt_ms(chosen, {FORM: chosen.get(FORM, "")}),
@@ -209,14 +210,21 @@ class PlaybookPlanner:
             )
 
     def _taken(self, chosen: Mapping[str, str]) -> list[Option]:
-        """The options that are chosen, in their order: a large model has thousands of others."""
+        """The options that are chosen, in their order: a large model has thousands of others.
+
+        Of one that only some of its loops were given there is that part.
+        """
         options = self._repertoire.options()
         if options is not self._indexed:
             self._indexed, self._places = options, {}
             for place, option in enumerate(options):
-                self._places.setdefault((option.loop, option.strategy.name), []).append(place)
-        places = sorted(at for item in chosen.items() for at in self._places.get(item, ()))
-        return [options[place] for place in places]
+                for way in option.change.items():
+                    self._places.setdefault(way, []).append(place)
+        taken: dict[int, set[str]] = {}
+        for way in chosen.items():
+            for place in self._places.get(way, ()):
+                taken.setdefault(place, set()).add(way[0])
+        return [options[place].only(taken[place]) for place in sorted(taken)]
 
     def _is_rounded(self, chosen: dict[str, str]) -> bool:
         return any(option.strategy.rounds_factors for option in self._taken(chosen))
@@ -231,10 +239,16 @@ class PlaybookPlanner:
 
     def _doubt_ms(self, chosen: dict[str, str], base: dict[str, str]) -> float:
         """By how much the roofline may be off in what differs from the way gone so far."""
-        differs = [one for one in self._taken(chosen) if chosen[one.loop] != base.get(one.loop)]
-        library_ms = sum(option.unlike_ms for option in differs)
-        loops_ms = sum(option.predicted_ms for option in differs if option.loop != FORM)
-        return library_ms * (1 - 1 / LIBRARY_DOUBT) + loops_ms * (1 - 1 / LOOP_DOUBT)
+        differs = self._taken(dict(chosen.items() - base.items()))
+        library_ms = ours_ms = 0.0
+        for option in differs:
+            if option.loop == FORM:
+                library_ms += option.unlike_ms
+            elif option.strategy.name == LIBRARY.name:
+                library_ms += option.predicted_ms
+            else:
+                ours_ms += option.predicted_ms
+        return library_ms * (1 - 1 / LIBRARY_DOUBT) + ours_ms * (1 - 1 / LOOP_DOUBT)
 
 
 def _undoubted(options: tuple[Option, ...], found: tuple[Seen, ...]) -> tuple[Option, ...]:
@@ -268,23 +282,27 @@ def _tried(planner_input: PlannerInput) -> set[frozenset[tuple[str, str]]]:
     return {frozenset(recipe.choices.items()) for recipe in recipes if recipe is not None}
 
 
-def _best_changes(planner_input: PlannerInput) -> dict[str, str]:
-    """For each loop, the strategy whose idea gained most over the best before it."""
+def _best_changes(planner_input: PlannerInput, options: tuple[Option, ...]) -> dict[str, str]:
+    """For each loop, the strategy whose idea gained most over the best before it.
+
+    What one of several loops that are alike gained by, all of them are given.
+    """
     recipes = {idea.id: Recipe.from_idea(idea) for idea in planner_input.tried}
     found: dict[str, tuple[float, str]] = {}
+    changes = {way: option.change for option in options for way in option.change.items()}
     for entry in planner_input.ledger:
         recipe = recipes.get(entry.idea)
         if recipe is None or not recipe.changed or not entry.gain or entry.gain <= 1.0:
             continue
-        gain, strategy = entry.gain, recipe.choices[recipe.changed]
-        found[recipe.changed] = max(found.get(recipe.changed, (0.0, "")), (gain, strategy))
+        way = recipe.changed, recipe.choices[recipe.changed]
+        for loop, strategy in changes.get(way, dict([way])).items():
+            found[loop] = max(found.get(loop, (0.0, "")), (entry.gain, strategy))
     return {loop: strategy for loop, (_, strategy) in found.items()}
 
 
 def _idea(thought: Thought, number: int, planner_input: PlannerInput) -> Idea:
     strategy, recipe = thought.option.strategy, thought.recipe
-    several = len(recipe.picks) > 1 and thought.option.loop != FORM
-    title = f"{strategy.title} in {thought.option.loop}" if several else strategy.title
+    title = f"{strategy.title}{_where(thought)}"
     if recipe.variant:
         title += f", other settings ({recipe.variant + 1})"
     return Idea(
@@ -301,6 +319,16 @@ def _idea(thought: Thought, number: int, planner_input: PlannerInput) -> Idea:
         recipe=recipe.model_dump_json(),
         parent=thought.parent,
     )
+
+
+def _where(thought: Thought) -> str:
+    """In which loops an idea does something; "" where there is but one, or it is a form."""
+    option = thought.option
+    if option.loop == FORM or len(thought.recipe.picks) < 2:
+        return ""
+    if not option.others:
+        return f" in {option.loop}"
+    return f", in {len(option.loops)} alike loops from {option.loop} on"
 
 
 def _risk(thought: Thought) -> str:
@@ -334,7 +362,7 @@ def _reasoning(
         )
         why = f"; {'; '.join(thought.why)}" if thought.why else ""
         lines.append(
-            f"{number}. {strategy.title}{_of_loop(thought.option.loop)}: expected "
+            f"{number}. {strategy.title}{_of_loop(thought.option)}: expected "
             f"{thought.expected_ms:.3g} ms ({basis}){why}."
         )
     if planner_input.allow:
@@ -346,10 +374,13 @@ def _reasoning(
     return "\n".join(lines)
 
 
-def _of_loop(name: str) -> str:
+def _of_loop(option: Option) -> str:
     """Which loop of the task, counted from 1 as people do; "" for what is no loop."""
-    found = re.fullmatch(r"[A-Z]*L(\d+)", name)
-    return f" (loop {int(found[1]) + 1})" if found else ""
+    found = re.fullmatch(r"[A-Z]*L(\d+)", option.loop)
+    first = f"loop {int(found[1]) + 1}" if found else option.loop
+    if option.others:
+        return f" ({len(option.loops)} alike loops from {first} on)"
+    return f" ({first})" if found else ""
 
 
 def _standing(planner_input: PlannerInput) -> str:

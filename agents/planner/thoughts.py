@@ -95,12 +95,12 @@ def _cured(thought: Thought, planner_input: PlannerInput) -> Symptom | None:
     """
     if thought.recipe.variant:
         return None
-    loop, category = thought.option.loop, thought.option.strategy.category
+    loops, category = thought.option.loops, thought.option.strategy.category
     found = [
         item
         for item in planner_input.symptoms
         if item.worth is not None
-        and (not item.kernel or loop_of(item.kernel) == loop)
+        and (not item.kernel or loop_of(item.kernel) in loops)
         and category in item.points_to
     ]
     return max(found, key=lambda item: item.worth or 0.0, default=None)

@@ -36,7 +36,7 @@ class DrawingPlanner:
         self._seed = seed
 
     async def plan(self, planner_input: PlannerInput) -> Proposal:
-        """A strategy by chance for every loop, those not tried before while there are any."""
+        """A strategy by chance for all loops that are alike, new ones while there are any."""
         dice = random.Random(f"{self._seed}:drawn:{planner_input.round}")
         options = self._allowed(planner_input)
         tried = [recipe for idea in planner_input.tried if (recipe := Recipe.from_idea(idea))]
@@ -84,7 +84,8 @@ def _drawn(options: dict[str, list[Option]], tried: list[Recipe], dice: random.R
     """A recipe by chance; when all seem tried, one of them again with other settings."""
     known = [recipe.picks for recipe in tried]
     for _ in range(DRAWS):
-        chosen = {loop: dice.choice(of).strategy.name for loop, of in options.items()}
+        drawn = [dice.choice(of) for of in options.values()]
+        chosen = {loop: name for option in drawn for loop, name in option.change.items()}
         recipe = Recipe.of(chosen, 0.0, changed=next(iter(chosen)))
         if recipe.picks not in known:
             return recipe

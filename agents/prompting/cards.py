@@ -16,7 +16,7 @@ from math import inf
 
 from kernelwright.agents.shared.facts import Steering
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.archive import Standing, ranked
+from kernelwright.tools.archive import Standing, ranked, strategy_words
 from kernelwright.tools.types import (
     Analysis,
     Arg,
@@ -107,7 +107,7 @@ def _standing_row(item: Standing) -> str:
         item.author if item.author != "coder" else candidate.origin,
         milliseconds(found.median_ms),
         "-" if error is None else f"{error:.2g}x",
-        ", ".join(candidate.strategies),
+        strategy_words(candidate.strategies),
         " ".join(f"{setting.name}={setting.value}" for setting in candidate.settings),
     )
 
@@ -314,7 +314,7 @@ def candidate_card(
     """A candidate: what is known of it, its kernel and its plan, each of at most that length."""
     settings = ", ".join(f"{item.name}={item.value}" for item in candidate.settings)
     facts = [f"Candidate {candidate.id}", f"settings {settings}" if settings else ""]
-    facts += [", ".join(candidate.strategies), _measured(evaluation) if evaluation else ""]
+    facts += [strategy_words(candidate.strategies), _measured(evaluation) if evaluation else ""]
     known = "; ".join(fact for fact in facts if fact)
     kernel = fenced(candidate.language, shortened(candidate.kernel, characters))
     plan = fenced("python", shortened(candidate.plan, characters))

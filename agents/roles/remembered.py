@@ -120,7 +120,7 @@ def _carried_over(item: Kept, repertoire: Repertoire) -> Candidate | None:
     if item.origin != "playbook" or item.language != repertoire.language:
         return None
     chosen = _choices(item)
-    known = {(option.loop, option.strategy.name) for option in repertoire.options()}
+    known = {way for option in repertoire.options() for way in option.change.items()}
     if not chosen or not set(chosen.items()) <= known:
         return None
     try:

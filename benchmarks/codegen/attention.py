@@ -87,7 +87,10 @@ OURS, SEPARATE = "ours", "separate_products"
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of one call; `mask` is "bias" (a number for each pair) or "padding" (a flag a key)."""
+    """Sizes of one call.
+
+    `mask`: "bias" (a number a pair), "padding" (a flag a key) or "padding_rows" (a flag a pair).
+    """
 
     name: str
     batch: int
@@ -124,6 +127,9 @@ class Shape:
         if self.mask == "padding":
             sizes["mask"] = (self.batch, 1, 1, self.length)
             kinds["mask"] = DType.BOOL
+        if self.mask == "padding_rows":
+            sizes["mask"] = (self.batch, 1, self.length, self.length)
+            kinds["mask"] = DType.BOOL
         return tuple(
             Buffer(name=name, shape=size, dtype=kinds[name], role="input")
             for name, size in sizes.items()
@@ -157,6 +163,9 @@ SHAPES = (
     Shape("bias_64", 4, 16, 2048, 64, mask="bias"),
     Shape("padding_64", 8, 16, 2048, 64, mask="padding"),
     Shape("odd_128", 8, 16, 1999, 128, is_causal=True),
+    Shape("bert_64", 16, 12, 512, 64, kind="bfloat16", mask="padding_rows"),
+    Shape("vit_64", 64, 12, 197, 64, kind="bfloat16"),
+    Shape("patches_72", 32, 16, 256, 72, kind="bfloat16"),
     Shape("single_64", 4, 16, 2048, 64, kind="float32"),
     Shape("single_causal_96", 16, 8, 512, 96, is_causal=True, kind="float32"),
     Shape("single_causal_128", 4, 16, 2048, 128, is_causal=True, kind="float32"),
@@ -270,7 +279,7 @@ def get_inputs():
 
 def _separate_products(shape: Shape, hardware: Hardware) -> Candidate | None:
     """What the playbook made of it without the kernel; None where that is the library's call."""
-    if shape.mask == "padding":
+    if shape.mask.startswith("padding"):
         return None
     attention = f"F.scaled_dot_product_attention(q, k, v, is_causal={shape.is_causal})"
     if shape.mask:

@@ -318,7 +318,7 @@ def _between(program: Program) -> int:
 
 def _kernels(options: Iterable[Option], loop: Loop) -> str:
     """Every strategy offered for a product, with its time."""
-    offered = [option for option in options if option.loop == loop.name]
+    offered = [option.only([loop.name]) for option in options if loop.name in option.loops]
     return ", ".join(f"{option.strategy.name} {option.predicted_ms:.3f}" for option in offered)
 
 

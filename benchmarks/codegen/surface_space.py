@@ -7,9 +7,11 @@ its default always, and the order is such that the drawing is even wherever it i
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import product
 from math import prod
+from operator import or_
 from pathlib import Path
 
 from surface_modules import MODULES
@@ -104,17 +106,13 @@ def choices(options: Sequence[Option]) -> list[dict[str, str]]:
     found: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
     for form in sorted(forms, key=lambda one: one != first[FORM]) or [""]:
         base = in_form(options, {FORM: form}) if form else first
-        names = {
-            loop: [o.strategy.name for o in options if o.loop == loop and o.form in ("", form)]
-            for loop in base
-            if loop != FORM
-        }
-        if prod(map(len, names.values())) <= _FEW_COMBINATIONS:
-            every = [dict(zip(names, chosen, strict=True)) for chosen in product(*names.values())]
-        else:
-            every = [{}, *({loop: name} for loop, of in names.items() for name in of)]
+        mine = [o for o in options if o.loop != FORM and o.form in ("", form)]
+        ways = [[o.change for o in mine if o.loop == loop] for loop in {o.loop: o for o in mine}]
+        every: Iterable[Sequence[dict[str, str]]] = product(*ways)
+        if prod(map(len, ways)) > _FEW_COMBINATIONS:
+            every = [(), *((way,) for of in ways for way in of)]
         for changes in every:
-            chosen = in_form(options, base | changes)
+            chosen = in_form(options, reduce(or_, changes, base))
             found.setdefault(frozenset(chosen.items()), chosen)
     return sorted(found.values(), key=lambda chosen: chosen != first)
 

@@ -30,7 +30,7 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.graphs.run_view.figures import LABEL_OF, compared_words, settings_words
 from kernelwright.graphs.run_view.story import Story
-from kernelwright.tools.archive import Standing, Written
+from kernelwright.tools.archive import Standing, Written, strategy_words
 from kernelwright.tools.evaluate.findings import timed, verified
 from kernelwright.tools.profile import by_importance, headline
 from kernelwright.tools.types import Analysis, Comparison, Evidence, LedgerEntry, Verdict
@@ -325,7 +325,7 @@ def _facts(story: Story, item: Written, standing: Standing | None) -> list[tuple
     found = standing.evaluation.verification if standing else None
     return [
         ("idea", one_line(story.view.with_names(story.title(item.candidate.idea)), 120)),
-        ("strategy", one_line(", ".join(item.candidate.strategies), 200) or "-"),
+        ("strategy", one_line(strategy_words(item.candidate.strategies), 200) or "-"),
         ("settings", settings or "-"),
         ("verdict", VERDICT[found.verdict] if found else "not judged yet"),
         ("time", _time(standing)),

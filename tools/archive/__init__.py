@@ -38,6 +38,7 @@ from kernelwright.tools.archive.elites import (
     population,
     ranked,
     ratio,
+    strategy_words,
     transitions,
 )
 from kernelwright.tools.runtime import home as default_home
@@ -76,5 +77,6 @@ __all__ = [
     "ranked",
     "ratio",
     "run_folders",
+    "strategy_words",
     "transitions",
 ]

@@ -79,6 +79,8 @@ def _order(evaluation: Evaluation) -> tuple[int, float]:
 
 
 UNKNOWN = "unknown"
+# Loops of one strategy that are each named.
+_FEW_LOOPS = 3
 # Registers a thread at which occupancy changes on every NVIDIA device of the last ten years.
 REGISTER_STEPS = (32, 64, 128, 255)
 SHARED_STEPS_BYTES = (0, 1024, 16384, 49152)
@@ -95,6 +97,22 @@ class Behaviour(Value):
 def declared(candidate: Candidate) -> dict[str, str]:
     """The `name=value` words that the writer of a candidate gave it."""
     return dict(_words(candidate.strategies))
+
+
+def strategy_words(strategies: Sequence[str]) -> str:
+    """Such words as a person reads them: of many loops with one strategy the first, and how many.
+
+    A model of twelve layers has a hundred loops, and some ten kinds of them.
+    """
+    loops: dict[str, list[str]] = {}
+    for text in strategies:
+        name, _, value = text.partition("=")
+        loops.setdefault(text if name in Behaviour.model_fields else value, []).append(text)
+    parts = (
+        [f"{of[0]} (and {len(of) - 1} more)"] if len(of) > _FEW_LOOPS else of
+        for of in loops.values()
+    )
+    return ", ".join(text for part in parts for text in part)
 
 
 def behaviour(candidate: Candidate, evaluation: Evaluation) -> Behaviour:

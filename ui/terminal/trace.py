@@ -46,6 +46,7 @@ from kernelwright.graphs.run_view.figures import (
     settings_words,
 )
 from kernelwright.graphs.run_view.story import Story
+from kernelwright.tools.archive import strategy_words
 from kernelwright.tools.profile import by_importance
 from kernelwright.tools.types import Analysis, Candidate, Evaluation, Evidence, Idea, Rank, Verdict
 from kernelwright.ui.terminal.output import (
@@ -210,7 +211,7 @@ def _written_lines(event: CandidateWritten) -> list[str]:
         return []
     lines = [f"it says: {one_line(candidate.note, 400)}"] if candidate.note else []
     if candidate.strategies:
-        lines.append(f"labels: {one_line(', '.join(candidate.strategies), 240)}")
+        lines.append(f"labels: {one_line(strategy_words(candidate.strategies), 240)}")
     if candidate.parents:
         lines.append(f"starts from {', '.join(candidate.parents)}")
     return lines

@@ -210,7 +210,7 @@ class _Serving:
         form = first.get(FORM, "")
         for option in sorted(options, key=lambda item: item.predicted_ms):
             if option.loop != FORM and option.form in ("", form):
-                yield in_form(options, {**first, option.loop: option.strategy.name})
+                yield in_form(options, {**first, **option.change})
 
     async def _certified(self, candidate: Candidate) -> Evaluation:
         if candidate.id == self._winner.id:

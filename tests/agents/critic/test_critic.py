@@ -4,7 +4,13 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.agents.critic.contrast import Sample, buckets, exemplars
+from kernelwright.agents.critic.contrast import (
+    Sample,
+    buckets,
+    differences,
+    exemplars,
+    samples,
+)
 from kernelwright.agents.critic.critic import CriticInput, PlaybookCritic
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.types import Analysis, Prediction
@@ -93,6 +99,41 @@ async def test_what_failed_every_time_is_advised_against(standing: MakeStanding)
     analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=standings))
     assert "rows=twice" in analysis.avoid
     assert "rows=twice failed every time: it is off" in analysis.implies
+
+
+def layers(strategy: str) -> tuple[str, ...]:
+    """Twelve loops of equal layers, in the order of their names as texts."""
+    return tuple(sorted(f"L{number}={strategy}" for number in range(2, 14)))
+
+
+async def test_loops_of_equal_layers_are_one_difference(standing: MakeStanding) -> None:
+    standings = (
+        standing((*layers("once"), "L1=tiled"), 1.0, threads=64),
+        standing((*layers("once"), "L1=flat"), 1.1, threads=128),
+        standing((*layers("twice"), "L1=tiled"), 3.0, threads=64),
+        standing((*layers("twice"), "L1=flat"), 3.2, threads=128),
+    )
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=standings))
+    assert [word for word in analysis.prefer if word.endswith("=once")] == ["L2=once"]
+    assert [word for word in analysis.avoid if word.endswith("=twice")] == ["L2=twice"]
+    assert sum("once" in claim.words for claim in analysis.claims) == 1
+
+
+def test_a_loop_that_once_had_another_way_is_told_apart(standing: MakeStanding) -> None:
+    """As in records from before, whose ideas were about one loop each."""
+    split = tuple("L5=once" if text == "L5=twice" else text for text in layers("twice"))
+    found = samples(
+        [standing(layers("once"), 1.0), standing(split, 2.0), standing(layers("twice"), 3.0)]
+    )
+    assert {item.name for item in differences(found, found)} == {"L2", "L5"}
+
+
+async def test_what_failed_in_all_equal_layers_is_said_once(standing: MakeStanding) -> None:
+    wrong = [standing(layers("twice"), None, threads=threads) for threads in (64, 128)]
+    standings = (standing(layers("once"), 1.0), *wrong)
+    analysis = await PlaybookCritic().critique(CriticInput(round=1, standings=standings))
+    assert analysis.avoid == ("L2=twice",)
+    assert analysis.implies.count("failed every time") == 1
 
 
 async def test_the_same_input_gives_the_same_analysis(standing: MakeStanding) -> None:

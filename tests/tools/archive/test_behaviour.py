@@ -1,6 +1,13 @@
 from collections.abc import Callable
 
-from kernelwright.tools.archive import Behaviour, Standing, gain, improvements, transitions
+from kernelwright.tools.archive import (
+    Behaviour,
+    Standing,
+    gain,
+    improvements,
+    strategy_words,
+    transitions,
+)
 from kernelwright.tools.types import Candidate, Comparison, Conditions, Evaluation, Verdict
 
 MakeCandidate = Callable[..., Candidate]
@@ -105,3 +112,12 @@ def test_gain_compares_like_with_like(evaluation: MakeEvaluation) -> None:
     assert gain(*compared) == 3.0
     assert gain(slow, compared[1]) == 2.0
     assert gain(slow, evaluation("c", None, Verdict.TIMED_OUT)) is None
+
+
+def test_many_loops_of_one_strategy_are_read_as_one() -> None:
+    layers = tuple(f"L{number}=rows" for number in range(1, 13))
+    labels = ("memory=plain", "compute=plain", "parallel=plain")
+    assert strategy_words((*layers, "L13=flat", *labels)) == (
+        "L1=rows (and 11 more), L13=flat, memory=plain, compute=plain, parallel=plain"
+    )
+    assert strategy_words(layers[:3]) == "L1=rows, L2=rows, L3=rows"

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from kernelwright.tools.codegen.ir.library_attention import AttentionSizes
 from kernelwright.tools.codegen.ir.loops import Loop
 from kernelwright.tools.codegen.ir.scores import ScoreFunction
 from kernelwright.tools.types import DType, Value
@@ -76,6 +77,7 @@ class PlanLine(Value):
     `text` is plan source that assigns `makes` (several names for a tuple) from `uses`.
     `cost_bytes` and `cost_flops` let the roofline count it. `tensor_share` is the share of the
     tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
+    `attention` says what attention is asked for, whose time operations do not tell.
     `dependent_steps` counts steps that wait for each other, whatever they compute.
     `scores` is what attention makes of its scores, where no library computes that: the text is then
     no plan's, and a family of kernels has to take the line.
@@ -88,6 +90,7 @@ class PlanLine(Value):
     cost_bytes: int = 0
     cost_flops: int = 0
     tensor_share: float | None = None
+    attention: AttentionSizes | None = None
     dependent_steps: int = 0
     scores: ScoreFunction | None = None
     # Names are given by the form that a program is of; the line itself is the same in every form.

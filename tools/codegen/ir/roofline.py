@@ -12,6 +12,7 @@ from math import prod
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.ir import Access, Loop, PlanLine, Program, Stmt, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
+from kernelwright.tools.codegen.ir.library_attention import library_attention_ms
 from kernelwright.tools.codegen.ir.loops import varies_along
 from kernelwright.tools.types import DType
 
@@ -68,7 +69,7 @@ def program_ms(program: Program, choices: Mapping[str, Strategy], hardware: Hard
 def line_ms(line: PlanLine, hardware: Hardware) -> float:
     """The roofline's time for one library call, its launch included; a view costs nothing."""
     by_memory = line.cost_bytes / (hardware.bandwidth_gb_s * 1e6)
-    by_arithmetic = line.cost_flops / (_library_tflops(line, hardware) * 1e9)
+    by_arithmetic = _arithmetic_ms(line, hardware)
     launched = line.cost_bytes > 0 or line.cost_flops > 0
     stepped = line.dependent_steps * _STEP_US / 1e3 if hardware.kind == "cuda" else 0.0
     launches = hardware.launch_us / 1e3 if launched else 0.0
@@ -108,14 +109,14 @@ def library_product_ms(contraction: Contraction, hardware: Hardware) -> float:
     return max(by_memory, contraction.flops / (rate * 1e9)) + hardware.launch_us / 1e3
 
 
-# Attention in float32, 33 to 44 TFLOP/s there.
-_ATTENTION, _ATTENTION_OF_PLAIN_RATE = "aten.scaled_dot_product_attention.default", 0.6
+def _arithmetic_ms(line: PlanLine, hardware: Hardware) -> float:
+    if line.attention is not None and hardware.kind == "cuda":
+        return library_attention_ms(line.attention, hardware)
+    return line.cost_flops / (_library_tflops(line, hardware) * 1e9)
 
 
 def _library_tflops(line: PlanLine, hardware: Hardware) -> float:
     if line.tensor_share is None or hardware.tensor_tflops is None:
-        if hardware.kind == "cuda" and line.operator == _ATTENTION:
-            return hardware.fp32_tflops * _ATTENTION_OF_PLAIN_RATE
         is_product = hardware.kind == "cuda" and line.operator in LIBRARY_PRODUCTS
         return hardware.fp32_tflops * (_OF_PLAIN_RATE if is_product else 1.0)
     return line.tensor_share * hardware.tensor_tflops

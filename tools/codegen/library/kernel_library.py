@@ -10,7 +10,7 @@ an option like any other, of a loop called `form`; loops belong to one form each
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -24,10 +24,9 @@ from kernelwright.tools.codegen.ir import (
     ProgramNode,
     Strategy,
 )
-from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
-from kernelwright.tools.codegen.ir.roofline import library_product_ms, line_ms
-from kernelwright.tools.codegen.ir.scores import ATTENTION
+from kernelwright.tools.codegen.ir.roofline import line_ms
+from kernelwright.tools.codegen.library.alike import shape_of
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.library.attention_forms import (
     ATTENTION_KINDS,
@@ -36,6 +35,7 @@ from kernelwright.tools.codegen.library.attention_forms import (
     SCORED_PRODUCTS_FORM,
 )
 from kernelwright.tools.codegen.library.channel_products_form import CHANNEL_PRODUCTS_FORM
+from kernelwright.tools.codegen.library.emitters import emitter_for
 from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
 from kernelwright.tools.codegen.library.forms import (
     CONVOLUTIONS_FORM,
@@ -48,7 +48,7 @@ from kernelwright.tools.codegen.library.forms import (
 from kernelwright.tools.codegen.library.remembered import RememberingEmitter
 from kernelwright.tools.codegen.library.statistics_form import STATISTICS_FORM
 from kernelwright.tools.codegen.library.window_forms import WINDOW_KINDS
-from kernelwright.tools.languages import languages
+from kernelwright.tools.codegen.library.worth import keeps_up, lacks_kernels
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
 FORM = "form"
@@ -60,9 +60,11 @@ ROUNDED_FACTORS = "factors=rounded"
 class Option(Value):
     """One strategy that fits one loop; `predicted_ms` is the loop's time, not the task's.
 
-    `form` is the form that the loop belongs to, "" where a task has only one. An option of the
-    loop `form` stands for a whole form; its time is that of what the form leaves to the library,
-    and `unlike_ms` the part of it that the form predicted fastest does not have.
+    Loops that are alike, those of equal layers, have their options together: `loop` is the first of
+    them, `others` are the rest, and the time is that of all. `form` is the form that the loop
+    belongs to, "" where a task has only one. An option of the loop `form` stands for a whole form;
+    its time is that of what the form leaves to the library, and `unlike_ms` the part of it that the
+    form predicted fastest does not have.
     """
 
     loop: str
@@ -71,6 +73,25 @@ class Option(Value):
     predicted_ms: float
     form: str = ""
     unlike_ms: float = 0.0
+    others: tuple[str, ...] = ()
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Every loop that it is for."""
+        return (self.loop, *self.others)
+
+    @property
+    def change(self) -> dict[str, str]:
+        """What a task's choices become by it: its strategy for each of its loops."""
+        return dict.fromkeys(self.loops, self.strategy.name)
+
+    def only(self, loops: Collection[str]) -> "Option":
+        """The same for some of its loops, in their part of its time."""
+        kept = tuple(loop for loop in self.loops if loop in loops)
+        if kept == self.loops:
+            return self
+        part = self.predicted_ms * len(kept) / len(self.loops)
+        return self.model_copy(update={"loop": kept[0], "others": kept[1:], "predicted_ms": part})
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -80,7 +101,7 @@ class Option(Value):
         return (
             *labels,
             f"parallel={chosen.parallel}",
-            f"{self.loop}={chosen.name}",
+            *(f"{loop}={chosen.name}" for loop in self.loops),
             chosen.name,
             chosen.category,
             chosen.title,
@@ -108,7 +129,7 @@ def fastest(options: Iterable[Option]) -> dict[str, str]:
     for option in best.values():
         if option.form:
             totals[option.form] += option.predicted_ms
-    chosen = {loop: option.strategy.name for loop, option in best.items()}
+    chosen = {loop: name for option in best.values() for loop, name in option.change.items()}
     if totals:
         chosen[FORM] = min(totals, key=lambda form: totals[form])
     return in_form(every, chosen)
@@ -122,11 +143,11 @@ def in_form(options: Iterable[Option], chosen: Mapping[str, str]) -> dict[str, s
     for option in options:
         if option.form not in ("", form):
             continue
-        name = option.loop
-        if name in chosen:
-            result[name] = chosen[name]
-        elif option.predicted_ms < least.get(name, float("inf")):
-            result[name], least[name] = option.strategy.name, option.predicted_ms
+        for name in option.loops:
+            if name in chosen:
+                result[name] = chosen[name]
+            elif option.predicted_ms < least.get(name, float("inf")):
+                result[name], least[name] = option.strategy.name, option.predicted_ms
     return result
 
 
@@ -140,9 +161,10 @@ class Pick(Value):
 class Recipe(Value):
     """What the coder needs to write an idea down.
 
-    `changed` names the loop that the idea is about, "" when it combines several; `variant` counts
-    how often the same picks were proposed before with other settings. `roofline_ms` is the time
-    of the whole task by the roofline alone, before any correction.
+    `changed` names the loop that the idea is about, the first of those that are alike, "" when it
+    combines several; `variant` counts how often the same picks were proposed before with other
+    settings. `roofline_ms` is the time of the whole task by the roofline alone, before any
+    correction.
     """
 
     picks: tuple[Pick, ...]
@@ -211,10 +233,10 @@ def repertoire_for(
     Weights are packed once where a kernel packs them and the plan `prepares`; kernels for several
     sizes share a plan, and pack in every call.
     """
-    writes = RememberingEmitter(emitter or _emitter(hardware), hardware)
+    writes = RememberingEmitter(emitter or emitter_for(hardware), hardware)
 
     def is_ours(program: Program) -> bool:
-        if not _keeps_up(program, writes, hardware) or _lacks_kernels(program, writes, hardware):
+        if not keeps_up(program, writes, hardware) or lacks_kernels(program, writes, hardware):
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
@@ -239,55 +261,6 @@ def repertoire_for(
     return PlaybookRepertoire(found, writes, hardware)
 
 
-def _lacks_kernels(program: Program, emitter: Emitter, hardware: Hardware) -> bool:
-    """Whether something stands in it that no library computes, and no family either."""
-    alone = [
-        n for n in program.nodes if isinstance(n, LibraryCall) and n.line.operator == ATTENTION
-    ]
-    return any(not emitter.strategies(node, hardware) for node in alone)
-
-
-# How far behind the library products of our own may be expected to stay, to be proposed at all.
-# Of a product this short it is not told: the library waits for its operands as well.
-_FAR_BEHIND, _SHORT_MS = 2.0, 0.03
-
-
-def _keeps_up(program: Program, emitter: Emitter, hardware: Hardware) -> bool:
-    """Whether the products among a program's loops take no multiple of the library's time."""
-    ours = theirs = 0.0
-    for loop in program.loops:
-        product = contraction_of(loop) if loop.family == PRODUCT else None
-        if product is not None:
-            ways = emitter.strategies(loop, hardware)
-            ours += min(emitter.predicted_ms(loop, way, hardware) for way in ways)
-            theirs += _FAR_BEHIND * library_product_ms(product, hardware) + _SHORT_MS
-    return ours <= theirs
-
-
-def _emitter(hardware: Hardware) -> Emitter:
-    """The emitter of the first language for that kind of device that has one."""
-    for language in languages():
-        if language.spec.device == hardware.kind and language.spec.name in EMITTERS:
-            return EMITTERS[language.spec.name]()
-    raise ValueError(f"no emitter is registered for {hardware.kind} devices")
-
-
-def _cuda() -> Emitter:
-    from kernelwright.tools.codegen.cuda import CudaEmitter
-
-    return CudaEmitter()
-
-
-def _cpp() -> Emitter:
-    from kernelwright.tools.codegen.cpp import CppEmitter
-
-    return CppEmitter()
-
-
-# What makes the emitter of a language, by its name; imported when first needed.
-EMITTERS: dict[LanguageName, Callable[[], Emitter]] = {"cuda": _cuda, "cpp": _cpp}
-
-
 class PlaybookRepertoire:
     """The forms of a task, the strategies that fit their loops, and how to write them down."""
 
@@ -310,10 +283,13 @@ class PlaybookRepertoire:
 
     @cached_property
     def _options(self) -> dict[str, tuple[Option, ...]]:
-        """Options by loop, in the emitter's order, the loop with the longest best time first."""
+        """Options by the first of loops that are alike, those with the longest best time first.
+
+        Of each they come in the emitter's order.
+        """
         found: dict[str, tuple[Option, ...]] = {}
         for form in self._forms.values():
-            known = {node.name: self._of(node, form) for node in self._ours(form)}
+            known = {nodes[0].name: self._of(nodes, form) for nodes in self._alike(form)}
             best = {name: min(option.predicted_ms for option in of) for name, of in known.items()}
             order = sorted(known, key=lambda name: (-best[name], name))
             found |= {name: known[name] for name in order}
@@ -349,14 +325,17 @@ class PlaybookRepertoire:
         return tuple(option for of in self._options.values() for option in of)
 
     def draft(self, choices: Mapping[str, str]) -> LibraryDraft:
-        """Assemble a form under these choices; loops left out take their first strategy."""
+        """Assemble a form under these choices, in which loops that are alike may differ.
+
+        A loop left out takes what the first of those alike is given, or the first strategy.
+        """
         form = self._form(choices)
         ours = {node.name for node in self._ours(form)}
-        chosen = {
-            loop: self._named(loop, choices.get(loop, options[0].strategy.name))
-            for loop, options in self._options.items()
-            if loop in ours
-        }
+        chosen: dict[str, Strategy] = {}
+        for first, options in self._options.items():
+            usual = choices.get(first, options[0].strategy.name)
+            for loop in options[0].loops if first in ours else ():
+                chosen[loop] = _named(options, loop, choices.get(loop, usual))
         assembled = assemble(form.program, self._emitter, chosen, self._hardware)
         named = (f"{FORM}={form.name}",) if len(self._forms) > 1 else ()
         return LibraryDraft(
@@ -406,16 +385,25 @@ class PlaybookRepertoire:
             self._known[key] = (*found, *others)
         return self._known[key]
 
-    def _of(self, node: ProgramNode, form: Form) -> tuple[Option, ...]:
+    def _alike(self, form: Form) -> list[tuple[ProgramNode, ...]]:
+        """Its nodes, those together that are alike and have the same strategies."""
+        found: dict[tuple[ProgramNode, tuple[Strategy, ...]], list[ProgramNode]] = {}
+        for node in self._ours(form):
+            found.setdefault((shape_of(node), self._ways(node, form)), []).append(node)
+        return [tuple(nodes) for nodes in found.values()]
+
+    def _of(self, nodes: tuple[ProgramNode, ...], form: Form) -> tuple[Option, ...]:
+        first, *others = nodes
         return tuple(
             Option(
-                loop=node.name,
-                family=node.family,
+                loop=first.name,
+                others=tuple(node.name for node in others),
+                family=first.family,
                 strategy=strategy,
-                predicted_ms=self._predicted_ms(node, strategy),
+                predicted_ms=len(nodes) * self._predicted_ms(first, strategy),
                 form=form.name if len(self._forms) > 1 else "",
             )
-            for strategy in self._ways(node, form)
+            for strategy in self._ways(first, form)
         )
 
     def _predicted_ms(self, node: ProgramNode, strategy: Strategy) -> float:
@@ -423,11 +411,12 @@ class PlaybookRepertoire:
             return line_ms(node.line, self._hardware)
         return self._emitter.predicted_ms(node, strategy, self._hardware)
 
-    def _named(self, loop: str, strategy: str) -> Strategy:
-        for option in self._options[loop]:
-            if option.strategy.name == strategy:
-                return option.strategy
-        raise ValueError(f"loop {loop} has no strategy {strategy!r}")
+
+def _named(options: Iterable[Option], loop: str, strategy: str) -> Strategy:
+    for option in options:
+        if option.strategy.name == strategy:
+            return option.strategy
+    raise ValueError(f"loop {loop} has no strategy {strategy!r}")
 
 
 def _what(line: PlanLine) -> tuple[str, int, int]:

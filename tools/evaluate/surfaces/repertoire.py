@@ -53,9 +53,8 @@ class RecordedRepertoire:
 
     @cached_property
     def _options(self) -> tuple[Option, ...]:
-        known = {(option.loop, option.strategy.name) for option in self._space.options}
-        today = self._today.options()
-        found = tuple(one for one in today if (one.loop, one.strategy.name) in known)
+        known = {way for option in self._space.options for way in option.change.items()}
+        found = tuple(one for one in self._today.options() if one.change.items() <= known)
         if any(option.loop == FORM for option in found):
             return found
         # When it was recorded the task had one form, whatever it has today.

@@ -63,11 +63,13 @@ _ROWS, _KEYS, _MOST_STAGES, _WIDEST = (128, 192, 64), (128, 64), 4, 128
 # Registers that a thread's scores, weights, sums and totals may take; of three groups it has fewer.
 _REGISTERS, _REGISTERS_OF_THREE = 192, 128
 _PRODUCTS, _PART_BYTES = 3, 4
-# As for half types (`warpgroups`); around a score's power stand the split of its weight and, for
-# each result, what adds a step's sums up. Not measured.
-_MULTIPLIED, _SHARE, _ALONE = 2048, 0.75, 0.8
-_POWER, _AROUND, _ADDED, _MASKED = 1 / 16, 10 / 128, 1 / 128, 4 / 128
-_EXPOSED, _EXPOSED_OF_THREE, _OF_STEP, _BESIDE = 0.25, 0.1, 800.0, 1500.0
+# As for half types (`warpgroups`), with the share of the rate that products reach; beside a score's
+# power stands, for each result, what adds a step's sums up. Set by all tiles that were timed on an
+# H200 (attention_single.jsonl, attention_far.jsonl): the first in order was the fastest of each
+# shape, and within 12 % of its time.
+_MULTIPLIED, _SHARE, _ALONE = 2048, 0.9, 0.6
+_POWER, _ADDED, _MASKED = 1 / 16, 0.065, 0.175
+_EXPOSED, _EXPOSED_OF_THREE, _OF_STEP, _BESIDE = 0.63, 0.43, 30.0, 1900.0
 # What the images may take of the device's memory.
 _MOST_IMAGE_BYTES = 16 << 30
 _INTEGERS = 'dtype="int32"'
@@ -142,7 +144,7 @@ def _tile_ms(case: Case, one: Attention, tile: _Tile) -> float:
     results = PANEL * panels(one.value_width)
     share = _SHARE * (1.0 if tile.rows > PANEL else _ALONE)
     products = _PRODUCTS * (results + 16 * -(-one.width // 16)) / (_MULTIPLIED * share)
-    weights = _POWER + _AROUND + _ADDED * results / tile.keys
+    weights = _POWER + _ADDED * results / tile.keys
     weights += _MASKED if one.mask is not None else 0.0
     weights += one.score_operations / LANES
     exposed = _EXPOSED_OF_THREE if tile.rows >= 192 else _EXPOSED

@@ -19,6 +19,7 @@ from functools import partial
 from math import prod
 
 from kernelwright.tools.codegen.ir import PlanLine
+from kernelwright.tools.codegen.ir.library_attention import AttentionSizes
 from kernelwright.tools.codegen.ir.recurrence import GATES
 from kernelwright.tools.codegen.ir.roofline import HALF_PRODUCTS
 from kernelwright.tools.codegen.lower.nests import views
@@ -64,8 +65,7 @@ _MANY, _FEW, _WITH_FEW = 32, 8, 0.01
 # a ConvNeXt (7 x 7, bf16; 1,234 us on an H200).
 _DEPTHWISE = 0.011
 
-# Attention in half types reached 405 to 609 TFLOP/s of 989 on an H200 (torch 2.11).
-_ATTENTION, _HALF_ATTENTION = "scaled_dot_product_attention", 0.5
+_ATTENTION = "scaled_dot_product_attention"
 # Dimensions of a result that has heads: they, rows and their width, behind at least one of batches.
 _WITH_HEADS = 4
 
@@ -100,7 +100,8 @@ def call(context: Context, node: Node) -> None:
     context.add(line=PlanLine(
         text=text, makes=names, uses=tuple(dict.fromkeys(uses)), operator=node.op,
         cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
-        tensor_share=tensor_share(context, node), dependent_steps=_dependent_steps(node),
+        tensor_share=tensor_share(context, node), attention=_attention_sizes(context, node),
+        dependent_steps=_dependent_steps(node),
     ))  # fmt: skip
     if base(node.op) == _ATTENTION and len(node.out[0].shape) >= _WITH_HEADS:
         context.values[node.name] = (_heads_turned(context, node, made[0]),)
@@ -211,12 +212,31 @@ def _is_causal(node: Node) -> bool:
     return base(node.op) == _ATTENTION and Arguments(node).flag(5, "is_causal")
 
 
+def _attention_sizes(context: Context, node: Node) -> AttentionSizes | None:
+    """What a call of attention asks for; None for any other."""
+    if base(node.op) != _ATTENTION:
+        return None
+    arguments = Arguments(node)
+    query, key, value = (context.value(arguments.tensor(at)) for at in range(3))
+    given = arguments.ref(3, "attn_mask")
+    mask = context.value(given) if given is not None else None
+    return AttentionSizes(
+        dtype=query.dtype,
+        heads=prod(query.shape[:-2]),
+        queries=query.shape[-2],
+        keys=key.shape[-2],
+        width=query.shape[-1],
+        value_width=value.shape[-1],
+        is_causal=_is_causal(node),
+        mask="" if mask is None else "rows" if prod(mask.shape[-2:-1]) > 1 else "row",
+        flags=prod(mask.shape) if mask is not None and mask.dtype is DType.BOOL else 0,
+    )
+
+
 def tensor_share(context: Context, node: Node) -> float | None:
     """The share of the fp16 tensor rate at which a call computes; None at the plain rate."""
     if base(node.op) in ("mm", "addmm", "bmm", "addbmm"):
         return HALF_PRODUCTS if node.out[0].dtype in (DType.FLOAT16, DType.BFLOAT16) else None
-    if base(node.op) == _ATTENTION:
-        return _HALF_ATTENTION if node.out[0].dtype in (DType.FLOAT16, DType.BFLOAT16) else None
     if base(node.op) != "convolution" or node.out[0].dtype not in _ON_TENSOR_CORES:
         return None
     arguments = Arguments(node)
