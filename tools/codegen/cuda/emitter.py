@@ -37,7 +37,7 @@ from kernelwright.tools.codegen.cuda.families.staged import LINE_FAMILY
 from kernelwright.tools.codegen.cuda.families.strips import STRIP_FAMILY
 from kernelwright.tools.codegen.cuda.families.transposed import TRANSPOSED_FAMILY
 from kernelwright.tools.codegen.cuda.families.waves import WAVE_FAMILY
-from kernelwright.tools.codegen.cuda.families.window_sums import WINDOW_SUM_FAMILY, fills
+from kernelwright.tools.codegen.cuda.families.windows.window_sums import WINDOW_SUM_FAMILY, fills
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.recurrences.family import RECURRENT_FAMILY
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy

@@ -162,6 +162,30 @@ class SlidingSums:
         both = seen & {"line", "pair", self.output.name, self.tap.name}
         return (seen - both) | {"pair"} if len(both) > 1 else seen
 
+    def varies(self, name: str) -> bool:
+        """Whether a value differs between lanes."""
+        return self.lane.name in self._sees[name]
+
+    def sees(self, name: str) -> frozenset[str]:
+        """The axes that a value varies along; "line" and "pair" as output and tap go together."""
+        return self._sees[name]
+
+    def across(self) -> SlidingSums | None:
+        """The same sums by another output and tap, where every sample lies on their lines too.
+
+        A sample is then read once for all outputs of a tile. Lines of dilated windows are no
+        neighbours, so there is none of these.
+        """
+        read = [self.where(s.access) for s in self.under() if s.op == "load" and s.access]
+        found = [one for place in read for one in _pairs(self, place)]
+        lines = [s.name for s in self.under() if self.level(s.name) is Level.LINE]
+        for one in found:
+            apart = {one.output.name, one.tap.name}.isdisjoint({self.output.name, self.tap.name})
+            beside = {"pair", one.output.name, one.tap.name}
+            if apart and one.gap == 1 and not any(beside & one.sees(name) for name in lines):
+                return one
+        return None
+
     def level(self, name: str) -> Level:
         """Where a value under the sums is computed."""
         seen = self._sees[name]

@@ -137,6 +137,47 @@ template <int CACHE, class T> __device__ __forceinline__ T load_one(const T* at)
     return load<CACHE, 1>(at)[0];
 }
 
+// The same where `holds`; zeros where not, from no address. Whole words are chosen, not elements.
+template <int CACHE, int N, class T> __device__ __forceinline__ Vec<T, N> load_if(bool holds, const T* at) {
+    constexpr int BYTES = sizeof(T) * N;
+    constexpr int WIDTH = BYTES < 16 ? BYTES : 16;
+    using W = typename Word<WIDTH>::type;
+    Vec<T, N> out;
+    const W* from = reinterpret_cast<const W*>(at);
+#pragma unroll
+    for (int i = 0; i < BYTES / WIDTH; ++i) {
+        W word = {};
+        if (holds) word = CACHE == STREAM ? __ldcs(from + i) : __ldg(from + i);
+        memcpy(reinterpret_cast<char*>(&out) + i * WIDTH, &word, WIDTH);
+    }
+    return out;
+}
+
+// Elements in another type; of bfloat16 two at a time, an instruction each, which the compiler does
+// not repeat where it is used, as it does shifts.
+template <class To, class From, int N> __device__ __forceinline__ Vec<To, N> widened(const Vec<From, N>& values) {
+    Vec<To, N> out;
+#pragma unroll
+    for (int k = 0; k < N; ++k) out[k] = to<To>(values[k]);
+    return out;
+}
+template <class To, int N> __device__ __forceinline__ Vec<float, N> widened(const Vec<__nv_bfloat16, N>& values) {
+    Vec<float, N> out;
+    if constexpr (N % 2 == 0) {
+#pragma unroll
+        for (int k = 0; k < N; k += 2) {
+            unsigned int word;
+            memcpy(&word, &values.data[k], 4);
+            const unsigned int parts[2] = {__byte_perm(word, 0, 0x1044), __byte_perm(word, 0, 0x3244)};
+            memcpy(&out.data[k], parts, 8);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; ++k) out[k] = to<float>(values[k]);
+    }
+    return out;
+}
+
 template <int CACHE, int N, class T> __device__ __forceinline__ void store(T* at, const Vec<T, N>& values) {
     constexpr int BYTES = sizeof(T) * N;
     constexpr int WIDTH = BYTES < 16 ? BYTES : 16;

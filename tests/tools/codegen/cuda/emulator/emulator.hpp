@@ -313,6 +313,12 @@ template <class T> inline void check_alignment(const T* at) {
         abort();
     }
 }
+inline unsigned int __byte_perm(unsigned int low, unsigned int high, unsigned int chosen) {
+    const unsigned long long both = (unsigned long long)high << 32 | low;
+    unsigned int out = 0;
+    for (int at = 0; at < 4; ++at) out |= (unsigned int)(both >> (chosen >> 4 * at & 7) * 8 & 0xff) << 8 * at;
+    return out;
+}
 template <class T> inline T __ldg(const T* at) { check_alignment(at); return *at; }
 template <class T> inline T __ldcs(const T* at) { check_alignment(at); return *at; }
 template <class T> inline T __ldcg(const T* at) { check_alignment(at); return *at; }

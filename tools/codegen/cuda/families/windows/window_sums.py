@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from kernelwright.tools.codegen.cuda.families.sums_code import SumsCode
+from kernelwright.tools.codegen.cuda.families.windows import channel_windows
+from kernelwright.tools.codegen.cuda.families.windows.sums_code import SumsCode
 from kernelwright.tools.codegen.cuda.printing.case import Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
@@ -37,7 +38,8 @@ from kernelwright.tools.codegen.ir.sliding import (
     sliding_sums,
 )
 
-NAMES = ("window_sums",)
+WINDOW_SUMS = "window_sums"
+NAMES = (WINDOW_SUMS, channel_windows.NAME)
 TITLE = "Sums over windows of neighbouring outputs in a thread's registers"
 # Words of sums and weights that a thread may hold, and those that leave room for many threads.
 _MOST_WORDS = 128
@@ -77,35 +79,41 @@ def _threads_needed(case: Case) -> int:
 
 
 def strategies(case: Case) -> list[Strategy]:
-    """The strategy."""
+    """A line of outputs a thread, and a tile of channels where they lie together; by their time."""
     sums = _sums(case)
+    found = [_in_lines(case, sums)]
+    if channel_windows.takes(sums):
+        found.append(channel_windows.strategy(case, sums))
+    return sorted(found, key=lambda one: predicted(case, one))
+
+
+def _in_lines(case: Case, sums: SlidingSums) -> Strategy:
     moved = sum(loop_bytes(case.loop))
     by_memory = moved / (case.hardware.bandwidth_gb_s * 1e6)
     share = by_memory / max(by_memory, _busy_ms(case, sums))
-    return [
-        Strategy(
-            name=NAMES[0],
-            title=TITLE,
-            mechanism="A thread keeps all sums of several outputs in registers and goes through "
-            "the lines under their windows: each line's values are read and computed once for "
-            "every sum and every output that sees them; what is made of the sums follows at once.",
-            reason="Windows over one input read the same elements: one after the other they move "
-            "every input and every result through memory, and compute each value once a tap.",
-            category="fusion",
-            metric="fma pipe",
-            memory="windows in registers",
-            compute="sums together",
-            parallel="outputs per thread",
-            efficiency=round(0.85 * share, 4),
-        )
-    ]
+    return Strategy(
+        name=WINDOW_SUMS,
+        title=TITLE,
+        mechanism="A thread keeps all sums of several outputs in registers and goes through "
+        "the lines under their windows: each line's values are read and computed once for "
+        "every sum and every output that sees them; what is made of the sums follows at once.",
+        reason="Windows over one input read the same elements: one after the other they move "
+        "every input and every result through memory, and compute each value once a tap.",
+        category="fusion",
+        metric="fma pipe",
+        memory="windows in registers",
+        compute="sums together",
+        parallel="outputs per thread",
+        efficiency=round(0.85 * share, 4),
+    )
 
 
 def predicted(case: Case, strategy: Strategy) -> float:
     """Memory's time or the instructions', whichever is longer."""
     by_memory = sum(loop_bytes(case.loop)) / (case.hardware.bandwidth_gb_s * 1e6 * 0.85)
     launches = strategy.launches * case.hardware.launch_us / 1e3
-    return max(by_memory, _busy_ms(case, _sums(case))) + launches
+    busy_ms = _busy_ms if strategy.name == WINDOW_SUMS else channel_windows.busy_ms
+    return max(by_memory, busy_ms(case, _sums(case))) + launches
 
 
 def _busy_ms(case: Case, sums: SlidingSums) -> float:
@@ -168,6 +176,8 @@ def emit(case: Case, name: str, prefix: str) -> Emitted:
         ValueError: When the loop is none.
     """
     sums = _sums(case)
+    if name == channel_windows.NAME:
+        return channel_windows.emit(case, sums, prefix)
     code = SumsCode(sums)
     tunables = Tunables(prefix)
     tunables.add("THREADS", (128, 256, 64)).add("OUTPUTS", _outputs(case, sums))

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families.window_sums import NAMES
+from kernelwright.tools.codegen.cuda.families.windows.window_sums import NAMES
 from kernelwright.tools.codegen.ir import Emitted, Loop, Program
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
