@@ -40,7 +40,7 @@ from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.emitter import FAMILIES
 from kernelwright.tools.codegen.ir import Buffer, LibraryCall, PlanLine
-from kernelwright.tools.codegen.library.forms import PRODUCTS_FORM
+from kernelwright.tools.codegen.library.forms.forms import PRODUCTS_FORM
 from kernelwright.tools.codegen.library.kernel_library import FORM, repertoire_for
 from kernelwright.tools.languages import (
     CompileFailure,

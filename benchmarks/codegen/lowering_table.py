@@ -42,7 +42,7 @@ from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Stmt
 from kernelwright.tools.codegen.ir.contraction import PRODUCT, contraction_of
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS, line_ms, loop_bytes, loop_flops
-from kernelwright.tools.codegen.library.forms import (
+from kernelwright.tools.codegen.library.forms.forms import (
     AS_WRITTEN,
     AS_WRITTEN_FORM,
     AS_WRITTEN_TITLE,

@@ -42,7 +42,7 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import PlanLine, Program
 from kernelwright.tools.codegen.ir.roofline import line_ms
-from kernelwright.tools.codegen.library.forms import forms
+from kernelwright.tools.codegen.library.forms.forms import forms
 from kernelwright.tools.codegen.library.kernel_library import Recipe, repertoire_for
 from kernelwright.tools.tasks import import_exporter, trace
 from kernelwright.tools.tasks.sources import find

@@ -31,13 +31,13 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
+from kernelwright.tools.codegen.library.forms.statistics import STATISTICS
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     Option,
     PlaybookRepertoire,
     repertoire_for,
 )
-from kernelwright.tools.codegen.library.statistics_form import STATISTICS
 from kernelwright.tools.languages import (
     CompileFailure,
     compile_candidate,

@@ -30,7 +30,7 @@ from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir.roofline import predict_ms
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.forms import forms
+from kernelwright.tools.codegen.library.forms.forms import forms
 from kernelwright.tools.evaluate.verify.precision import with_channels_last
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.languages import (

@@ -8,7 +8,7 @@ from kernelwright.agents.planner.planner import PlannerInput
 from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.archive import Standing
-from kernelwright.tools.codegen.library.forms import AS_WRITTEN
+from kernelwright.tools.codegen.library.forms.forms import AS_WRITTEN
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     PlaybookRepertoire,

@@ -28,16 +28,16 @@ from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.ir.roofline import line_ms
 from kernelwright.tools.codegen.library.alike import shape_of
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.attention_forms import (
+from kernelwright.tools.codegen.library.emitters import emitter_for
+from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
+from kernelwright.tools.codegen.library.forms.attention import (
     ATTENTION_KINDS,
     CALLED_CONVOLUTIONS_FORM,
     CALLED_PRODUCTS_FORM,
     SCORED_PRODUCTS_FORM,
 )
-from kernelwright.tools.codegen.library.channel_products_form import CHANNEL_PRODUCTS_FORM
-from kernelwright.tools.codegen.library.emitters import emitter_for
-from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
-from kernelwright.tools.codegen.library.forms import (
+from kernelwright.tools.codegen.library.forms.channel_products import CHANNEL_PRODUCTS_FORM
+from kernelwright.tools.codegen.library.forms.forms import (
     CONVOLUTIONS_FORM,
     FOLDED_FORM,
     FORM_KINDS,
@@ -45,9 +45,9 @@ from kernelwright.tools.codegen.library.forms import (
     Form,
     forms,
 )
+from kernelwright.tools.codegen.library.forms.statistics import STATISTICS_FORM
+from kernelwright.tools.codegen.library.forms.windows import WINDOW_KINDS
 from kernelwright.tools.codegen.library.remembered import RememberingEmitter
-from kernelwright.tools.codegen.library.statistics_form import STATISTICS_FORM
-from kernelwright.tools.codegen.library.window_forms import WINDOW_KINDS
 from kernelwright.tools.codegen.library.worth import keeps_up, lacks_kernels
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 

@@ -28,14 +28,14 @@ from kernelwright.tools.codegen.lower.nests.layout import tidy
 from kernelwright.tools.codegen.lower.nests.nest import loop_of
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.codegen.lower.operators.attention import ATTENTION
-from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, store
-from kernelwright.tools.codegen.lower.operators.library import (
+from kernelwright.tools.codegen.lower.operators.convolving import (
     Users,
-    call,
     convolve,
     users_of,
     with_viewed,
 )
+from kernelwright.tools.codegen.lower.operators.indexing import INDEXING, store
+from kernelwright.tools.codegen.lower.operators.library import call
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE, PointwiseCall
 from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
 from kernelwright.tools.codegen.lower.operators.promotion import work_type

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelwright.profiles.load import hardware_profile
-from kernelwright.tools.codegen.library.forms import AS_WRITTEN, FORM_KINDS, FormKind, forms
+from kernelwright.tools.codegen.library.forms.forms import AS_WRITTEN, FORM_KINDS, FormKind, forms
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     PlaybookRepertoire,

@@ -6,7 +6,7 @@ gain, unless heads are narrow. In half types the library keeps scores on chip an
 tensor cores as well, so those stay calls, which families of kernels may take (`cuda.attention`).
 
 On Hopper a family of kernels takes the call in float32 too: a form of its own leaves it one beside
-products of ours (`library.attention_forms`).
+products of ours (`library.forms.attention`).
 
 A mask goes where scores are stored. A row that it leaves nothing of is zeros, as PyTorch's own are.
 

@@ -53,8 +53,8 @@ def residual(
     return b
 
 
-# (type, rows, columns, depth, batches, settings; a residual where the type has a +): edges that are no multiples of tiles and boxes,
-# none at all, and one that only a cluster's second tile goes over.
+# (type, rows, columns, depth, batches, settings; a residual where the type has a +): edges that are
+# no multiples of tiles and boxes, none at all, and one that only a cluster's second tile goes over.
 CASES: tuple[tuple[str, int, int, int, int, dict[str, int]], ...] = (
     ("bfloat16", 150, 200, 136, 1, {"TILE": 128128, "BOXES": 2, "TURNS": 1}),
     ("bfloat16+", 150, 200, 136, 1, {"TILE": 128128, "BOXES": 2, "TURNS": 1}),

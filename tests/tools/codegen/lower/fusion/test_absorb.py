@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from kernelwright.tools.codegen.library.forms import slides
+from kernelwright.tools.codegen.library.forms.forms import slides
 from kernelwright.tools.codegen.lower import lower
 
 Check = Callable[..., Any]

@@ -17,7 +17,7 @@ from functools import cached_property
 from kernelwright.tools.codegen.cuda.families.windows.sums_code import Context, SumsCode
 from kernelwright.tools.codegen.cuda.printing.expressions import c_type, value_type
 from kernelwright.tools.codegen.ir import Access, Stmt
-from kernelwright.tools.codegen.ir.contraction import Bound
+from kernelwright.tools.codegen.ir.bounds import Bound
 from kernelwright.tools.codegen.ir.loops import axis_names, operands
 from kernelwright.tools.codegen.ir.sliding import Level, SlidingSums
 
@@ -257,7 +257,7 @@ class ChannelCode(SumsCode):
         return f"const kw::Vec<{kind}, VECTOR> l_{stmt.name} = kw::widened<{kind}>({text});"
 
     def _address(self, access: Access, context: Context) -> str:
-        """A pointer; of a line at a fixed distance from the first one's, as instructions have it."""
+        """A pointer; of a line at a fixed distance from the first one, as instructions have it."""
         place, wide = self.sums.where(access), self._is_wide(access.buffer)
         steps = {stride.by: stride.step for stride in place.steps}
         output, tap = self.sums.output.name, self.sums.tap.name

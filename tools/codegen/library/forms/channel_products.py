@@ -8,7 +8,7 @@ the library leaves it to another pass; windows of several positions stay with th
 from __future__ import annotations
 
 from kernelwright.tools.codegen.ir import Program, Strategy
-from kernelwright.tools.codegen.library.forms import FormKind, Lowerings, calls_of
+from kernelwright.tools.codegen.library.forms.forms import FormKind, Lowerings, calls_of
 from kernelwright.tools.codegen.lower import lower
 
 _NAME, _CONVOLUTION = "channel_products", "aten.convolution.default"

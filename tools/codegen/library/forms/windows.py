@@ -13,7 +13,7 @@ from __future__ import annotations
 from kernelwright.tools.codegen.ir import Loop, Program, Strategy
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS
 from kernelwright.tools.codegen.ir.sliding import overlaps, sliding_sums
-from kernelwright.tools.codegen.library.forms import (
+from kernelwright.tools.codegen.library.forms.forms import (
     FormKind,
     Lowerings,
     calls_of,

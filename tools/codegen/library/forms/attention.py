@@ -13,7 +13,7 @@ from __future__ import annotations
 from kernelwright.tools.codegen.ir import Program, Strategy
 from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS
 from kernelwright.tools.codegen.ir.scores import ATTENTION_CALL
-from kernelwright.tools.codegen.library.forms import (
+from kernelwright.tools.codegen.library.forms.forms import (
     CONVOLUTIONS_FORM,
     PRODUCTS_FORM,
     PRODUCTS_TITLE,

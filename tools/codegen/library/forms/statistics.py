@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.tools.codegen.ir import Program, Strategy
-from kernelwright.tools.codegen.library.forms import FormKind, Lowerings
+from kernelwright.tools.codegen.library.forms.forms import FormKind, Lowerings
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.codegen.lower.statistics import with_statistics
 
