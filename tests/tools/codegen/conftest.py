@@ -11,22 +11,16 @@ import torch
 
 from kernelwright.tools.codegen.ir import PlanLine, Program
 from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import constants_of, simplify, to_graph
+from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.types import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 
 from .interpreter import Interpreted, Tensors, interpreted
+from .quick_tracing import graph_of
 
 
 @pytest.fixture
 def interpret() -> Callable[[Program, Sequence[torch.Tensor], Tensors], Interpreted]:
     return interpreted
-
-
-def _graph(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Graph:
-    traced = trace_graph(module, inputs, None)
-    simplify(traced)
-    return to_graph(traced, [f"x{at}" for at in range(len(inputs))])
 
 
 class Checked:
@@ -35,7 +29,7 @@ class Checked:
     def __init__(
         self, module: torch.nn.Module, inputs: Sequence[torch.Tensor], products: bool
     ) -> None:
-        self.graph = _graph(module, inputs)
+        self.graph = graph_of(module, inputs)
         self.program = lower(self.graph, products=products)
         weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         weights |= constants_of(self.graph, "cpu")
