@@ -21,7 +21,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,9 @@ os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 gc.disable()
 
 LONGEST = (
-    "chat/server/test_browser.py", "evil/test_cpu.py", "contractions/test_convolutions.py",
+    "chat/server/test_browser.py", "sandbox/test_without_bubblewrap.py",
+    "export/test_many_weights.py", "learning/test_drafts.py", "evil/test_cpu.py",
+    "contractions/test_convolutions.py",
     "evil/test_mutations.py", "verify/test_verdicts.py", "evaluate/foreign/test_guests.py",
     "executors/test_compiled_once.py", "chat/server/test_socket.py", "executors/test_batch.py",
     "recurrences/test_recurrent.py", "search/test_real_search.py", "verify/test_holdout.py",
@@ -113,13 +115,15 @@ def _digest(*texts: str | bytes) -> str:
 def built_once(pytestconfig: pytest.Config) -> Callable[..., Path]:
     """`built_once(make, *decisive)` is a folder as `make(folder)` filled it, now or before.
 
-    `decisive` are the texts that decide what is made.
+    `decisive` are the texts that decide what is made. Without `make` nothing is made.
     """
     assert pytestconfig.cache is not None
     root = pytestconfig.cache.mkdir("made")
 
-    def folder(make: Callable[[Path], None], *decisive: str | bytes) -> Path:
+    def folder(make: Callable[[Path], None] | None, *decisive: str | bytes) -> Path:
         final = root / _digest(*decisive)
+        if make is None:
+            return final
         if not final.is_dir():
             made = Path(tempfile.mkdtemp(dir=root))
             make(made)
@@ -158,6 +162,34 @@ def home_of_tests(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNELWRIGHT_HOME", str(shared))
         yield shared
+
+
+@pytest.fixture(autouse=True, scope="session")
+def listings_kept(built_once: Callable[..., Path]) -> Iterator[None]:
+    """What the wheel's nvdisasm prints of an object is read once: half a second each."""
+    from kernelwright.tools.languages.cuda import inspection
+
+    asked, real = inspection._disassembled, inspection.find_nvdisasm()
+
+    async def listed(program: Path, cubin: Path, limit_s: float, options: Sequence[str]) -> str:
+        if program != real or limit_s < inspection.TIMEOUT_S:
+            return await asked(program, cubin, limit_s, options)
+        known = look(program, cubin, options)
+        text = known or await asked(program, cubin, limit_s, options)
+        return known or look(program, cubin, options, text)
+
+    def look(program: Path, cubin: Path, options: Sequence[str], text: str = "") -> str:
+        def write(folder: Path) -> None:
+            (folder / "listing.txt").write_text(text, encoding="utf-8")
+
+        facts = (str(program), str(program.stat().st_mtime_ns), *options)
+        folder = built_once(write if text else None, cubin.read_bytes(), *facts)
+        listing = folder / "listing.txt"
+        return listing.read_text(encoding="utf-8") if listing.is_file() else ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspection, "_disassembled", listed)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 A forward is traced by running it once on fake tensors, which is the tracer's own second way. That
 is the same graph as by way of torch.export unless the forward holds a composite operator that
-export keeps whole, writes in place, or multiplies more than two dimensions by a weight: such
-forwards are exported. With KERNELWRIGHT_TEST_DEPTH other than `first` both are made, and are the
+export keeps whole, writes in place, has constants, or multiplies more than two dimensions by a
+weight: such forwards are exported. With KERNELWRIGHT_TEST_DEPTH other than `first` both are made, and are the
 same. That the graphs say what modules do is tested in `tests/tools/tasks`.
 """
 
@@ -61,7 +61,10 @@ def graph_of(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Graph:
             return _graph(trace_graph(module, inputs, None))
         try:
             quick = _graph(trace_symbolically(module, inputs, None))
-        except Exception:  # tensors that a function has around it are no weights
+            known = all(node.op != "constant" for node in quick.nodes)
+        except Exception:  # as where a function has tensors around it, which are no weights
+            known = False
+        if not known:
             return _graph(trace_graph(module, inputs, None))
     if _BOTH:
         assert _by_place(quick) == _by_place(_graph(trace_graph(module, inputs, None)))
