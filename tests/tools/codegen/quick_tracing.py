@@ -3,8 +3,8 @@
 A forward is traced by running it once on fake tensors, which is the tracer's own second way. That
 is the same graph as by way of torch.export unless the forward holds a composite operator that
 export keeps whole, writes in place, has constants, or multiplies more than two dimensions by a
-weight: such forwards are exported. With KERNELWRIGHT_TEST_DEPTH other than `first` both are made, and are the
-same. That the graphs say what modules do is tested in `tests/tools/tasks`.
+weight: such forwards are exported. With KERNELWRIGHT_TEST_DEPTH other than `first` both are made,
+and are the same. That the graphs say what modules do is tested in `tests/tools/tasks`.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def graph_of(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Graph:
         if calls.otherwise:
             return _graph(trace_graph(module, inputs, None))
         try:
-            quick = _graph(trace_symbolically(module, inputs, None))
-            known = all(node.op != "constant" for node in quick.nodes)
+            traced = trace_symbolically(module, inputs, None)
+            quick = None if traced.constants else _graph(traced)
         except Exception:  # as where a function has tensors around it, which are no weights
-            known = False
-        if not known:
+            quick = None
+        if quick is None:
             return _graph(trace_graph(module, inputs, None))
     if _BOTH:
         assert _by_place(quick) == _by_place(_graph(trace_graph(module, inputs, None)))
