@@ -10,6 +10,7 @@ from kernelwright.graphs.run_view.events import Event
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.profiles.load import SearchProfile
+from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.types import Graph, Node, Ref, TracePolicy
 from kernelwright.tools.types.run import Summary
 
@@ -30,6 +31,21 @@ def _load() -> ModuleType:
 def toy() -> ModuleType:
     """The toy search beside this file."""
     return _load()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> SearchProfile:
+    """One candidate of one idea: a real search is over in seconds."""
+    return SearchProfile(
+        name="tiny", rounds=1, ideas_per_round=1, candidates_per_idea=1, repairs=0, patience=1,
+        seconds=600, tuning_trials=0, finalists=1, stop_at_floor_fraction=1.0, minimum_gain=1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def short() -> Rules:
+    """What is claimed of times takes seconds; here it is that something was timed."""
+    return Rules(precise_s=0.05, certify_s=0.1, mode_s=0.05, latency_s=0.05, settle_max_s=0.1)
 
 
 @pytest.fixture

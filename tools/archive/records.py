@@ -243,6 +243,8 @@ class Talks(Database):
         super().__init__(folder)
         self._calls = Shelf(self, schema.calls, schema.calls.c.seq, _call)
         self._versions = Shelf(self, schema.strategies, schema.strategies.c.seq, _version)
+        self._terms: dict[str, str] = {}
+        self._agreeing = TableWatch(self, schema.terms)
 
     def record_call(self, call: Call) -> None:
         """Keep a question with its reply or failure, before anyone acts upon it."""
@@ -254,7 +256,7 @@ class Talks(Database):
                 "round": call.prompt.round,
                 "json": call.model_dump_json(),
             }
-            connection.execute(insert(schema.calls).values(values))
+            connection.execute(insert(schema.calls), values)
 
     def calls(self, key: str | None = None) -> tuple[Call, ...]:
         """Calls in the order they were made, of one key or of all."""
@@ -278,7 +280,7 @@ class Talks(Database):
     def record_decision(self, key: str, value: str) -> None:
         """Keep what was decided; the same key may be decided again, and the order is kept."""
         with self._engine.begin() as connection:
-            connection.execute(insert(schema.decisions).values(key=key, value=value))
+            connection.execute(insert(schema.decisions), {"key": key, "value": value})
 
     def decisions(self) -> tuple[tuple[str, str], ...]:
         """Keys and values in the order they were decided."""
@@ -295,12 +297,14 @@ class Talks(Database):
 
     def terms(self) -> dict[str, str]:
         """Every term by its name."""
-        return {str(row.name): str(row.json) for row in self._rows(select(schema.terms))}
+        if self._agreeing.look():
+            rows = self._rows(select(schema.terms))
+            self._terms = {str(row.name): str(row.json) for row in rows}
+        return dict(self._terms)
 
     def term(self, name: str) -> str | None:
         """The JSON under that name; None where the run has none."""
-        rows = self._rows(select(schema.terms).where(schema.terms.c.name == name))
-        return str(rows[0].json) if rows else None
+        return self.terms().get(name)
 
 
 def _call(row: Row[tuple[object, ...]]) -> Call:

@@ -36,18 +36,13 @@ def make_model():
 def get_inputs():
     return [torch.randn(48, 32)]
 """
-TINY = SearchProfile(
-    name="tiny", rounds=1, ideas_per_round=1, candidates_per_idea=1, repairs=0, patience=1,
-    seconds=600, tuning_trials=0, finalists=1, stop_at_floor_fraction=1.0, minimum_gain=1.0,
-)  # fmt: skip
-SHORT = Rules(precise_s=0.05, certify_s=0.1, mode_s=0.05, latency_s=0.05, settle_max_s=0.1)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_compiled")
 async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: SearchProfile, short: Rules
 ) -> None:
     made: list[tuple[str, str]] = []
     measure = KnownBaselines._measure
@@ -60,17 +55,17 @@ async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(
     file = tmp_path / "whole.py"
     file.write_text(MODULE)
     policy = TracePolicy(entry="make_model", makes=True)
-    judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=SHORT)
+    judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=short)
     try:
-        summary = await start_search(file, policy, "cpu", TINY, home=tmp_path, executor=judge)
+        summary = await start_search(file, policy, "cpu", tiny, home=tmp_path, executor=judge)
         assert isinstance(summary, Summary), summary
         made.clear()
-        summary = await with_backward(summary, TINY, home=tmp_path, executor=judge, fresh=True)
+        summary = await with_backward(summary, tiny, home=tmp_path, executor=judge, fresh=True)
     finally:
         await judge.aclose()
     assert made, "eager was timed for both directions"
     assert {name for _, name in made} == {"eager"}, made
-    assert judge.rules.compile_ahead is SHORT.compile_ahead
+    assert judge.rules.compile_ahead is short.compile_ahead
     assert not judge._baselines.eager_alone
     assert summary.training is not None
     assert summary.training.speedup, summary.training.words

@@ -34,28 +34,22 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(32, 512)]
 """
-TINY = SearchProfile(
-    name="tiny", rounds=1, ideas_per_round=1, candidates_per_idea=1, repairs=0, patience=1,
-    seconds=600, tuning_trials=0, finalists=1, stop_at_floor_fraction=1.0, minimum_gain=1.0,
-)  # fmt: skip
-
-
-# What is claimed of times elsewhere takes seconds; here it is that something was timed.
-SHORT = Rules(precise_s=0.05, certify_s=0.1, mode_s=0.05, latency_s=0.05, settle_max_s=0.1)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_compiled")
-async def test_what_was_asked_for_is_written_verified_and_kept(tmp_path: Path) -> None:
+async def test_what_was_asked_for_is_written_verified_and_kept(
+    tmp_path: Path, tiny: SearchProfile, short: Rules
+) -> None:
     file = tmp_path / "tiny.py"
     file.write_text(MODULE)
     policy = TracePolicy(shapes="batch=31..33")
-    judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=SHORT)
+    judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=short)
     try:
-        summary = await start_search(file, policy, "cpu", TINY, home=tmp_path, executor=judge)
+        summary = await start_search(file, policy, "cpu", tiny, home=tmp_path, executor=judge)
         assert isinstance(summary, Summary), summary
-        summary = await with_backward(summary, TINY, home=tmp_path, executor=judge, fresh=True)
+        summary = await with_backward(summary, tiny, home=tmp_path, executor=judge, fresh=True)
     finally:
         await judge.aclose()
     assert summary.shapes is not None
@@ -127,10 +121,12 @@ async def test_sizes_that_were_cut_off_are_gone_on_with_and_the_search_is_not(
 
 
 @pytest.mark.exhaustive
-async def test_a_wish_that_cannot_be_meant_ends_before_anything_is_spent(tmp_path: Path) -> None:
+async def test_a_wish_that_cannot_be_meant_ends_before_anything_is_spent(
+    tmp_path: Path, tiny: SearchProfile
+) -> None:
     file = tmp_path / "tiny.py"
     file.write_text(MODULE)
     policy = TracePolicy(shapes="batch=64..128")
-    refusal = await start_search(file, policy, "cpu", TINY, home=tmp_path)
+    refusal = await start_search(file, policy, "cpu", tiny, home=tmp_path)
     assert isinstance(refusal, Refusal)
     assert "the example's batch is 32" in refusal.sentence

@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,6 +193,16 @@ def baselines() -> Baselines:
     )
 
 
+@cache
+def traced(source: str, policy: TracePolicy) -> Task:
+    """The task of a text, traced once: it is a value."""
+    from kernelwright.tools.tasks import trace
+
+    task = trace(source, "model.py", policy)
+    assert isinstance(task, Task), task
+    return task
+
+
 @pytest.fixture(scope="session")
 def material() -> Callable[..., Material]:
     """Makes what is exported from a reference, a kernel and a plan."""
@@ -207,10 +219,7 @@ def material() -> Callable[..., Material]:
         forced: bool = False,
         low: float = 1.75,
     ) -> Material:
-        from kernelwright.tools.tasks import trace
-
-        task = trace(source, "model.py", TracePolicy(entry=entry, makes=makes, inputs=inputs))
-        assert isinstance(task, Task), task
+        task = traced(source, TracePolicy(entry=entry, makes=makes, inputs=inputs))
         candidate = new_candidate(language, kernel, plan)
         hardware = hardware_profile("generic CPU" if language == "cpp" else "H200")
         return Material(
@@ -301,6 +310,30 @@ def outside(nursery: subprocess.Popen[str], tmp_path: Path) -> Callable[..., str
         said = output.read_text()
         assert got == status, said
         return said
+
+    return run
+
+
+# `module` is an export as whoever took it home imports it, `theirs` the reference in it.
+TAKEN_HOME = """
+import importlib.util, sys
+from pathlib import Path
+import torch
+folder = Path(sys.argv[1])
+spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
+module = importlib.util.module_from_spec(spec)
+sys.modules["taken_home"] = module
+spec.loader.exec_module(module)
+theirs = module.reference
+"""
+
+
+@pytest.fixture
+def taken_home(outside: Callable[..., str]) -> Callable[..., str]:
+    """`taken_home(code, folder, cwd=...)` runs Python beside the export in that folder."""
+
+    def run(code: str, folder: Path, **more: Any) -> str:
+        return outside(TAKEN_HOME + code, folder, **more)
 
     return run
 

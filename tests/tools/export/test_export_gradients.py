@@ -12,15 +12,6 @@ from torch import nn
 from kernelwright.tools.export import export_files, export_folder, exported_gradients
 
 BEGIN = """
-import importlib.util, sys
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
-theirs = module.reference
 arguments = theirs.get_init_inputs()
 torch.manual_seed(0)
 reference = theirs.Model(*arguments)
@@ -80,7 +71,7 @@ def scaled(material, tmp_path_factory):
     return export_folder(made, tmp_path_factory.mktemp("home") / "scaled")
 
 
-def test_recomputed_gradients_are_right_to_the_second_order(scaled, outside, tmp_path):
+def test_recomputed_gradients_are_right_to_the_second_order(scaled, taken_home, tmp_path):
     code = """
 module.GRADIENTS = "recompute"
 x = theirs.get_inputs()[0].requires_grad_()
@@ -100,10 +91,10 @@ again = [torch.autograd.grad(sum(p.square().sum() for p in part), (x, m.weight))
 for a, b in zip(*again):
     torch.testing.assert_close(a, b)
 """
-    outside(BEGIN + code, scaled, cwd=tmp_path)
+    taken_home(BEGIN + code, scaled, cwd=tmp_path)
 
 
-def test_training_follows_the_optimiser_as_the_reference_does(scaled, outside, tmp_path):
+def test_training_follows_the_optimiser_as_the_reference_does(scaled, taken_home, tmp_path):
     code = """
 module.GRADIENTS = "recompute"
 models = (mine, reference)
@@ -131,10 +122,10 @@ except RuntimeError as error:
 else:
     raise AssertionError("a changed weight went unseen")
 """
-    outside(BEGIN + code, scaled, cwd=tmp_path)
+    taken_home(BEGIN + code, scaled, cwd=tmp_path)
 
 
-def test_other_transforms_run_the_reference_whatever_was_chosen(scaled, outside, tmp_path):
+def test_other_transforms_run_the_reference_whatever_was_chosen(scaled, taken_home, tmp_path):
     code = """
 module.GRADIENTS = "recompute"
 x = theirs.get_inputs()[0]
@@ -154,11 +145,11 @@ module.GRADIENTS = "reference"
 mine(x)[0].sum().backward()
 assert module.COUNTS["reference: gradient"] == 1
 """
-    outside(BEGIN + code, scaled, cwd=tmp_path)
+    taken_home(BEGIN + code, scaled, cwd=tmp_path)
 
 
 @pytest.mark.exhaustive
-def test_compiled_training_is_traced_as_the_reference(scaled, outside, tmp_path):
+def test_compiled_training_is_traced_as_the_reference(scaled, taken_home, tmp_path):
     code = """
 module.GRADIENTS = "recompute"
 whole = torch.compile(mine, fullgraph=True)
@@ -168,7 +159,7 @@ b = torch.autograd.grad(reference(x)[0].sum(), (x, reference.weight))
 for one, other in zip(a, b):
     torch.testing.assert_close(one, other)
 """
-    outside(BEGIN + code, scaled, cwd=tmp_path)
+    taken_home(BEGIN + code, scaled, cwd=tmp_path)
 
 
 def test_a_module_that_updates_buffers_has_no_choice(material, busy):

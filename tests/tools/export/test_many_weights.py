@@ -71,15 +71,6 @@ extern "C" void gradients(const float* x, {GIVEN}, const float* g, float* of_x, 
 """
 
 BEGIN = """
-import importlib.util, sys
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
-theirs = module.reference
 reference, mine = theirs.Model(), module.Model()
 mine.load_state_dict(reference.state_dict())
 x = theirs.get_inputs()[0].requires_grad_()
@@ -136,7 +127,7 @@ runpy.run_path("verify.py", run_name="__main__")
 """
 
 
-def test_it_runs_the_kernels_and_recomputes_gradients(exported, outside, tmp_path):
+def test_it_runs_the_kernels_and_recomputes_gradients(exported, outside, taken_home, tmp_path):
     code = """
 with torch.no_grad():
     torch.testing.assert_close(mine(x), reference(x))
@@ -152,13 +143,13 @@ assert module.COUNTS["kernel (compiled)"] == 1, module.COUNTS
 torch.library.opcheck(module.OPERATOR, ([t.detach() for t in (x, *mine.parameters())],),
                       test_utils=("test_schema", "test_faketensor"))
 """
-    outside(BEGIN + code, exported, cwd=tmp_path)
+    taken_home(BEGIN + code, exported, cwd=tmp_path)
     assert "WRONG" not in outside(VERIFY, cwd=exported)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled_training_runs_both_kernels(own, outside, tmp_path, backend):
+def test_compiled_training_runs_both_kernels(own, taken_home, tmp_path, backend):
     code = f"""
 assert len(module.backward.OPERATOR._schema.arguments) == 1
 same(torch.compile(mine, fullgraph=True, backend="{backend}"), "kernel (compiled)")
@@ -168,22 +159,22 @@ torch._dynamo.reset()
 torch.compile(mine, fullgraph=True, backend="{backend}")(x).sum().backward()
 assert mine.factors[3].grad is None and mine.factors[4].grad is not None
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
 
 
-def test_training_runs_both_kernels(own, outside, tmp_path):
+def test_training_runs_both_kernels(own, outside, taken_home, tmp_path):
     code = """
 same(mine, "kernel (recorded)")
 assert module.backward.COUNTS == {"kernel": 1}, module.backward.COUNTS
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
     said = outside(VERIFY, cwd=own)
     assert "gradients 'own'" in said
     assert "WRONG" not in said
 
 
 @pytest.mark.exhaustive
-def test_its_launch_inside_torch_compile_takes_lists(many, outside, tmp_path):
+def test_its_launch_inside_torch_compile_takes_lists(many, taken_home, tmp_path):
     timed = many.model_copy(update={"candidate": in_mode(many.candidate, "compile")})
     code = """
 import warnings
@@ -193,7 +184,7 @@ with torch.no_grad():
         torch.testing.assert_close(mine(x), reference(x))
 assert module.COUNTS == {"kernel": 2}, module.COUNTS
 """
-    outside(BEGIN + code, export_folder(timed, tmp_path / "modes"), cwd=tmp_path)
+    taken_home(BEGIN + code, export_folder(timed, tmp_path / "modes"), cwd=tmp_path)
 
 
 def test_few_tensors_are_arguments_of_their_own(material):

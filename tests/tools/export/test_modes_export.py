@@ -10,15 +10,7 @@ from kernelwright.tools.languages import in_mode
 
 # Both modules with the same weights; a capture without a device reads the arguments anew.
 BEGIN = """
-import importlib.util, sys, warnings
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
-theirs = module.reference
+import warnings
 arguments = theirs.get_init_inputs()
 torch.manual_seed(0)
 reference = theirs.Model(*arguments)
@@ -63,7 +55,7 @@ def exported(material, busy, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_inside_torch_compile_it_gives_the_references_results(exported, outside, tmp_path):
+def test_inside_torch_compile_it_gives_the_references_results(exported, taken_home, tmp_path):
     code = """
 assert module.MODE == "compile"
 same()
@@ -81,10 +73,10 @@ module.MODE = "eager"
 reference.load_state_dict(mine.state_dict())
 same()
 """
-    outside(BEGIN + code, exported("compile"), cwd=tmp_path)
+    taken_home(BEGIN + code, exported("compile"), cwd=tmp_path)
 
 
-def test_as_a_graph_it_follows_arguments_buffers_and_weights(exported, outside, tmp_path):
+def test_as_a_graph_it_follows_arguments_buffers_and_weights(exported, taken_home, tmp_path):
     code = """
 assert module.MODE == "graph"
 module.modes.Replayed.__init__.__defaults__ = (again,)
@@ -92,10 +84,10 @@ same()
 other_weights()  # what was prepared of the old ones is not replayed
 same()
 """
-    outside(BEGIN + code, exported("graph"), cwd=tmp_path)
+    taken_home(BEGIN + code, exported("graph"), cwd=tmp_path)
 
 
-def test_what_cannot_be_captured_is_called_eagerly_after_a_warning(exported, outside, tmp_path):
+def test_what_cannot_be_captured_is_called_eagerly_after_a_warning(exported, taken_home, tmp_path):
     code = """
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
@@ -108,7 +100,7 @@ try:
 except ValueError as error:
     assert "eager" in str(error)
 """
-    outside(BEGIN + code, exported("graph"), cwd=tmp_path)
+    taken_home(BEGIN + code, exported("graph"), cwd=tmp_path)
 
 
 def test_an_eager_export_has_no_switch(exported):

@@ -8,15 +8,6 @@ from kernelwright.tools.export import export_folder, export_zip
 
 # What every script below begins with: both modules with the same weights.
 BEGIN = """
-import importlib.util, sys
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
-theirs = module.reference
 arguments = theirs.get_init_inputs()
 torch.manual_seed(0)
 reference = theirs.Model(*arguments)
@@ -47,7 +38,7 @@ def busy_export(material, busy, tmp_path_factory):
     return export_folder(material(*busy), tmp_path_factory.mktemp("home") / "busy")
 
 
-def test_it_gives_the_references_results_without_kernelwright(soft, outside, tmp_path):
+def test_it_gives_the_references_results_without_kernelwright(soft, taken_home, tmp_path):
     code = """
 with torch.no_grad():
     for seed in range(3):
@@ -56,10 +47,10 @@ with torch.no_grad():
 assert module.COUNTS == {"kernel": 3}, module.COUNTS
 assert not any(name.split(".")[0] == "kernelwright" for name in sys.modules)
 """
-    outside(BEGIN + code, soft, cwd=tmp_path)
+    taken_home(BEGIN + code, soft, cwd=tmp_path)
 
 
-def test_everything_at_once_agrees_buffers_included(busy_export, outside, tmp_path):
+def test_everything_at_once_agrees_buffers_included(busy_export, taken_home, tmp_path):
     code = """
 with torch.no_grad():
     for seed in range(4):
@@ -72,10 +63,10 @@ with torch.no_grad():
     same((x,), index=index, scale=scale)      # keyword arguments reach the kernel too
 assert module.COUNTS["kernel"] == 5
 """
-    outside(BEGIN + code, busy_export, cwd=tmp_path)
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
-def test_state_dicts_and_constructors_are_interchangeable(busy_export, outside, tmp_path):
+def test_state_dicts_and_constructors_are_interchangeable(busy_export, taken_home, tmp_path):
     code = """
 import inspect
 assert inspect.signature(module.Model) == inspect.signature(theirs.Model)
@@ -90,10 +81,10 @@ import copy, io, pickle
 again = pickle.loads(pickle.dumps(copy.deepcopy(mine)))
 assert list(again.state_dict()) == list(mine.state_dict())
 """
-    outside(BEGIN + code, busy_export, cwd=tmp_path)
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
-def test_prepared_weights_follow_changes_of_the_weights(busy_export, outside, tmp_path):
+def test_prepared_weights_follow_changes_of_the_weights(busy_export, taken_home, tmp_path):
     code = """
 inputs = theirs.get_inputs()
 with torch.no_grad():
@@ -119,10 +110,10 @@ with torch.no_grad():
     same(inputs)
 assert module.COUNTS == {"kernel": 6}, module.COUNTS
 """
-    outside(BEGIN + code, busy_export, cwd=tmp_path)
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
-def test_calls_that_were_not_verified_run_the_reference_and_are_counted(soft, outside, tmp_path):
+def test_calls_that_were_not_verified_run_the_reference_and_are_counted(soft, taken_home, tmp_path):
     code = """
 x = theirs.get_inputs()[0]
 aligned = torch.randn(48 * 96 + 1)
@@ -150,10 +141,10 @@ got = dict(module.COUNTS)
 assert got.pop("reference: mode") == 2, got
 assert got == expected, got
 """
-    outside(BEGIN + code, soft, cwd=tmp_path)
+    taken_home(BEGIN + code, soft, cwd=tmp_path)
 
 
-def test_another_value_of_a_fixed_argument_runs_the_reference(busy_export, outside, tmp_path):
+def test_another_value_of_a_fixed_argument_runs_the_reference(busy_export, taken_home, tmp_path):
     code = """
 x, index, scale = theirs.get_inputs()
 with torch.no_grad():
@@ -161,10 +152,10 @@ with torch.no_grad():
     same((x, index))                           # the reference's own default
 assert module.COUNTS == {"reference: value of an argument": 1, "reference: arguments": 1}
 """
-    outside(BEGIN + code, busy_export, cwd=tmp_path)
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
-def test_training_goes_through_the_reference(busy_export, outside, tmp_path):
+def test_training_goes_through_the_reference(busy_export, taken_home, tmp_path):
     code = """
 x, index, scale = theirs.get_inputs()
 mine(x, index, scale)[0].sum().backward()
@@ -172,7 +163,7 @@ reference(x, index, scale)[0].sum().backward()
 torch.testing.assert_close(mine.parts[0].weight.grad, reference.parts[0].weight.grad)
 assert module.COUNTS == {"reference: gradient": 1}
 """
-    outside(BEGIN + code, busy_export, cwd=tmp_path)
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
 MODES = """
@@ -199,7 +190,7 @@ def get_init_inputs():
 
 
 def test_where_the_mode_matters_only_the_verified_one_runs_the_kernel(
-    material, softmax, outside, tmp_path
+    material, softmax, taken_home, tmp_path
 ):
     evaluating = MODES.replace("nn.Dropout(0.5)\n", "nn.Dropout(0.5)\n        self.eval()\n")
     folder = export_folder(material(evaluating, *softmax[1:]), tmp_path / "modes")
@@ -211,11 +202,11 @@ with torch.no_grad():
     mine(x)
 assert module.COUNTS == {"kernel": 1, "reference: training mode": 1}, module.COUNTS
 """
-    outside(BEGIN + code, folder, cwd=tmp_path)
+    taken_home(BEGIN + code, folder, cwd=tmp_path)
 
 
 @pytest.mark.exhaustive
-def test_torch_compile_takes_it_whole(busy_export, outside, tmp_path):
+def test_torch_compile_takes_it_whole(busy_export, taken_home, tmp_path):
     code = """
 whole = torch.compile(mine, fullgraph=True)
 inputs = theirs.get_inputs()
@@ -237,10 +228,10 @@ tensors = [*inputs[:2], *mine._weights()]
 torch.library.opcheck(module.OPERATOR, tuple(t.detach() for t in tensors),
                       test_utils=("test_schema", "test_faketensor"))
 """
-    outside(BEGIN + code, busy_export, cwd=tmp_path)
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
-def test_without_a_compiler_it_warns_once_and_runs_the_reference(soft, outside, tmp_path):
+def test_without_a_compiler_it_warns_once_and_runs_the_reference(soft, taken_home, tmp_path):
     code = """
 import warnings
 with warnings.catch_warnings(record=True) as told, torch.no_grad():
@@ -253,7 +244,7 @@ whole = torch.compile(mine, fullgraph=True, backend="eager")
 with torch.no_grad():
     torch.testing.assert_close(whole(torch.ones(48, 96)), torch.full((48, 96), 1 / 96))
 """
-    outside(BEGIN + code, soft, cwd=tmp_path, path=str(tmp_path))
+    taken_home(BEGIN + code, soft, cwd=tmp_path, path=str(tmp_path))
 
 
 def test_verify_exits_zero_for_a_correct_export_and_says_what_it_did(busy_export, outside):

@@ -11,14 +11,6 @@ from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 
 BEGIN = """
-import importlib.util, sys
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
 reference = module.reference.Model()
 mine = module.Model()
 torch.manual_seed(0)
@@ -57,7 +49,7 @@ def own(material, tmp_path_factory):
     return export_folder(whole, tmp_path_factory.mktemp("home") / "own")
 
 
-def test_both_ways_run_kernels_and_second_derivatives_the_reference(own, outside, tmp_path):
+def test_both_ways_run_kernels_and_second_derivatives_the_reference(own, taken_home, tmp_path):
     code = """
 assert module.GRADIENTS == "own"
 for upstream in (g, g.t().contiguous().t(), torch.ones(()).expand(48, 96)):
@@ -74,10 +66,10 @@ torch.testing.assert_close(*seconds)
 assert module.backward.COUNTS == {"kernel": 3}, module.backward.COUNTS
 assert not any(name.split(".")[0] == "kernelwright" for name in sys.modules)
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
 
 
-def test_a_gradient_that_no_kernel_has_is_recomputed(own, outside, tmp_path):
+def test_a_gradient_that_no_kernel_has_is_recomputed(own, taken_home, tmp_path):
     code = """
 module._HAS = (False,)                            # as if x were a buffer
 (a,) = torch.autograd.grad(mine(x), x, g)
@@ -85,11 +77,13 @@ torch.testing.assert_close(a, torch.autograd.grad(reference(x), x, g)[0])
 assert module.COUNTS == {"kernel (recorded)": 1}, module.COUNTS
 assert not module.backward.COUNTS, module.backward.COUNTS
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
 
 
 @pytest.mark.exhaustive
-def test_compiled_both_ways_run_kernels_and_second_derivatives_are_refused(own, outside, tmp_path):
+def test_compiled_both_ways_run_kernels_and_second_derivatives_are_refused(
+    own, taken_home, tmp_path
+):
     code = """
 whole = torch.compile(mine, fullgraph=True, backend="aot_eager")
 (a,) = torch.autograd.grad(whole(x), x, g)
@@ -107,7 +101,7 @@ except RuntimeError as error:
 else:
     raise AssertionError("a second derivative was silently wrong")
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
 
 
 def test_verify_compares_gradients_with_float64(own, outside):
@@ -157,7 +151,7 @@ def forward(x0, x1, x2):
 
 @pytest.mark.exhaustive
 def test_several_results_have_kernels_for_all_their_gradients(
-    material, softmax, outside, tmp_path_factory, tmp_path
+    material, softmax, taken_home, tmp_path_factory, tmp_path
 ):
     returned = "y = torch.softmax(x, dim=-1)\n        return y, x.argmax(-1), x * 2.0"
     made = material(
@@ -184,6 +178,6 @@ os.chdir(folder)
 sys.argv = ["verify.py", "--no-timing"]
 runpy.run_path("verify.py", run_name="__main__")
 """
-    said = outside(BEGIN + code, folder, cwd=tmp_path)
+    said = taken_home(BEGIN + code, folder, cwd=tmp_path)
     assert "gradients 'own'" in said
     assert "WRONG" not in said

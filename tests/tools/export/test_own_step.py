@@ -79,14 +79,6 @@ def forward(x0, x1, x2, x3):
 """
 
 BEGIN = """
-import importlib.util, sys
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
 reference, mine = module.reference.Model(), module.Model()
 mine.load_state_dict(reference.state_dict())
 torch.manual_seed(0)
@@ -121,7 +113,7 @@ def own(own_step, tmp_path_factory):
     return export_folder(whole, tmp_path_factory.mktemp("home") / "own")
 
 
-def test_what_the_forward_keeps_is_given_to_the_backward(own, outside, tmp_path):
+def test_what_the_forward_keeps_is_given_to_the_backward(own, taken_home, tmp_path):
     code = """
 assert module.GRADIENTS == "own"
 same(mine)
@@ -148,10 +140,12 @@ for m in (mine, reference):
     seconds.append(torch.autograd.grad(a.square().sum(), x)[0])
 torch.testing.assert_close(*seconds)
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
 
 
-def test_a_graph_of_torch_compile_s_and_the_choice_of_it_run_the_reference(own, outside, tmp_path):
+def test_a_graph_of_torch_compile_s_and_the_choice_of_it_run_the_reference(
+    own, taken_home, tmp_path
+):
     code = """
 torch.compile = __import__("functools").partial(torch.compile, backend="aot_eager")
 whole = torch.compile(mine)
@@ -161,7 +155,7 @@ module.GRADIENTS = "compile"
 same(mine)
 assert module.COUNTS == {"reference (compiled)": 1}, module.COUNTS
 """
-    outside(BEGIN + code, own, cwd=tmp_path)
+    taken_home(BEGIN + code, own, cwd=tmp_path)
 
 
 def module_choices(folder):

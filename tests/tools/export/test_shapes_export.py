@@ -22,14 +22,6 @@ from kernelwright.tools.types.shapes import SizeCheck, VerifiedShapes
 from .test_own_backward import BACKWARD_KERNEL, BACKWARD_PLAN
 
 BEGIN = """
-import importlib.util, sys
-from pathlib import Path
-import torch
-folder = Path(sys.argv[1])
-spec = importlib.util.spec_from_file_location("taken_home", folder / "module.py")
-module = importlib.util.module_from_spec(spec)
-sys.modules["taken_home"] = module
-spec.loader.exec_module(module)
 mine, theirs = module.Model(), module.reference.Model()
 
 def same(x):
@@ -83,7 +75,7 @@ def folder(served, tmp_path_factory) -> Path:
 
 
 def test_a_softmax_for_64_batches_is_compiled_once_and_right_at_all(
-    folder, outside, tmp_path, served
+    folder, taken_home, tmp_path, served
 ) -> None:
     assert served.shapes.variants == 1
     code = """
@@ -96,10 +88,10 @@ with torch.no_grad():
 assert module.COUNTS == {"kernel": 64}, module.COUNTS
 assert len(set(built.rglob("*.so")) - before) == 1, set(built.rglob("*")) - before
 """
-    outside(BEGIN + code, folder, cwd=tmp_path)
+    taken_home(BEGIN + code, folder, cwd=tmp_path)
 
 
-def test_other_sizes_call_the_reference_and_are_counted(folder, outside, tmp_path) -> None:
+def test_other_sizes_call_the_reference_and_are_counted(folder, taken_home, tmp_path) -> None:
     code = """
 with torch.no_grad():
     for x in (torch.randn(65, 96), torch.randn(0, 96), torch.randn(8, 95), torch.randn(2, 8, 96)):
@@ -112,11 +104,11 @@ assert module.COUNTS == {
     "reference: gradient": 1,
 }, module.COUNTS
 """
-    outside(BEGIN + code, folder, cwd=tmp_path)
+    taken_home(BEGIN + code, folder, cwd=tmp_path)
 
 
 @pytest.mark.slow
-def test_a_compiled_graph_takes_every_batch(folder, outside, tmp_path) -> None:
+def test_a_compiled_graph_takes_every_batch(folder, taken_home, tmp_path) -> None:
     code = """
 graphs = []
 
@@ -132,7 +124,7 @@ with torch.no_grad():
 assert module.COUNTS == {"kernel (compiled)": 5}, module.COUNTS
 assert len(graphs) == 3, len(graphs)  # one size, any size, the reference beyond
 """
-    outside(BEGIN + code, folder, cwd=tmp_path)
+    taken_home(BEGIN + code, folder, cwd=tmp_path)
 
 
 def test_the_evidence_names_the_sizes_and_verify_looks_at_them(folder, outside, tmp_path) -> None:
@@ -175,7 +167,7 @@ def gradient_of(model, batch):
 
 
 def test_gradients_are_our_kernels_at_the_examples_size_and_the_references_at_others(
-    trained, outside, tmp_path
+    trained, taken_home, tmp_path
 ) -> None:
     code = """
 for batch in (48, 7, 64, 48):
@@ -189,13 +181,15 @@ with torch.no_grad():
 assert module.COUNTS["kernel (recorded)"] == 3, module.COUNTS
 assert module.backward.COUNTS == {"kernel": 2}, module.backward.COUNTS
 """
-    outside(BEGIN + GRADIENTS + code, trained, cwd=tmp_path)
+    taken_home(BEGIN + GRADIENTS + code, trained, cwd=tmp_path)
     words = (trained / "VERIFICATION.md").read_text()
     assert "At other sizes than the example's the reference runs both ways" in words
 
 
 @pytest.mark.exhaustive
-def test_compiled_gradients_at_other_sizes_are_the_references(trained, outside, tmp_path) -> None:
+def test_compiled_gradients_at_other_sizes_are_the_references(
+    trained, taken_home, tmp_path
+) -> None:
     code = """
 for batch in (48, 7, 64):
     torch._dynamo.reset()
@@ -204,4 +198,4 @@ for batch in (48, 7, 64):
 assert module.COUNTS == {"kernel (compiled)": 1}, module.COUNTS
 assert module.backward.COUNTS == {"kernel (compiled)": 1}, module.backward.COUNTS
 """
-    outside(BEGIN + GRADIENTS + code, trained, cwd=tmp_path)
+    taken_home(BEGIN + GRADIENTS + code, trained, cwd=tmp_path)

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import constants_of, simplify, to_graph
+from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Ref, Scalar
+
+from ..quick_tracing import graph_of
 
 Values = Mapping[str, torch.Tensor]
 
@@ -58,9 +59,7 @@ class Traced:
 
     def __init__(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         module = module.double()
-        traced = trace_graph(module, inputs, None)
-        simplify(traced)
-        self.graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
+        self.graph = graph_of(module, inputs)
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         state |= constants_of(self.graph, "cpu")
         self.given = dict(zip(self.graph.inputs, inputs, strict=True))

@@ -12,9 +12,9 @@ from kernelwright.tools.codegen.algebra.attention import (
 )
 from kernelwright.tools.codegen.algebra.rewrites import rewritten
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
 from kernelwright.tools.types import Graph, Node, Scalar
+
+from ..quick_tracing import graph_of
 
 Run = Callable[[Graph, Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
 Function = Callable[..., torch.Tensor]
@@ -140,9 +140,7 @@ def _graphs(
     rewrite: GraphRewrite = WRITTEN_ATTENTION,
 ) -> tuple[Graph, Graph]:
     inputs = _inputs(dtype)
-    traced = trace_graph(_Module(function), inputs, None)
-    simplify(traced)
-    graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
+    graph = graph_of(_Module(function), inputs)
     return graph, rewritten(graph, (rewrite,))[0]
 
 

@@ -9,8 +9,8 @@ from kernelwright.tools.codegen.algebra.rewrites import rewritten
 from kernelwright.tools.codegen.algebra.scored_attention import SCORED_ATTENTION
 from kernelwright.tools.codegen.ir.scores import ScoreFunction
 from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+
+from ..quick_tracing import graph_of
 
 Function = Callable[..., torch.Tensor]
 
@@ -74,9 +74,7 @@ class _Module(torch.nn.Module):
 def _scores(function: Function) -> list[ScoreFunction]:
     shapes = (2, 4, 24, 16), (2, 4, 24, 16), (2, 4, 24, 32), (1, 1, 24, 24)
     inputs = tuple(torch.zeros(shape).half() for shape in shapes)
-    traced = trace_graph(_Module(function), inputs, None)
-    simplify(traced)
-    graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
+    graph = graph_of(_Module(function), inputs)
     program = lower(rewritten(graph, (SCORED_ATTENTION,))[0])
     lines = [step for step in program.steps if not step.model_fields_set.isdisjoint({"scores"})]
     return [one.scores for one in lines if one.scores is not None]

@@ -37,6 +37,7 @@ from kernelwright.tools.languages.cpp.compile import (
     PRELUDE,
     cpp_compiler,
     cpp_flags,
+    cpp_identity,
     openmp_library,
 )
 from kernelwright.tools.types import DType
@@ -159,22 +160,26 @@ def _pointwise(stmt: Stmt, args: list[torch.Tensor]) -> torch.Tensor:
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], folder: Path, precompiled: Callable[[Sequence[str], Path], Path]
+    kernels: Sequence[Kernel],
+    precompiled: Callable[[Sequence[str], Path], Path],
+    built_once: Callable[..., Path],
 ) -> ctypes.CDLL:
     """One shared object with every kernel, built with the flags candidates are built with."""
     parts = ['#include "kernelwright.hpp"\n']
     for kernel in kernels:
         parts += [f"#define {name} {value}\n" for name, value in kernel.settings.items()]
         parts.append(kernel.emitted.source)
-    source, library = folder / "kernels.cpp", folder / "kernels.so"
-    source.write_text("".join(parts))
     code, link = cpp_flags()
-    command = [*cpp_compiler(), *code]
-    command += [f"-I{precompiled(command, PRELUDE)}", f"-I{INCLUDE}", str(source), *link]
-    command += ["-o", str(library), *openmp_library(), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000]
-    return ctypes.CDLL(str(library))
+
+    def made(folder: Path) -> None:
+        (folder / "kernels.cpp").write_text("".join(parts))
+        command = [*cpp_compiler(), *code]
+        command += [f"-I{precompiled(command, PRELUDE)}", f"-I{INCLUDE}", "kernels.cpp", *link]
+        command += ["-o", "kernels.so", *openmp_library(), "-lm"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:4000]
+
+    return ctypes.CDLL(str(built_once(made, *parts, cpp_identity()) / "kernels.so"))
 
 
 def call(library: ctypes.CDLL, kernel: Kernel) -> Buffers:
@@ -232,11 +237,13 @@ def everything(cpu: Hardware) -> Any:
 
 
 @pytest.fixture
-def check(tmp_path: Path, precompiled: Callable[[Sequence[str], Path], Path]) -> Any:
+def check(
+    precompiled: Callable[[Sequence[str], Path], Path], built_once: Callable[..., Path]
+) -> Any:
     """Compiles kernels together, runs each twice, and compares it with the truth."""
 
     def checked(kernels: Sequence[Kernel], tolerance: float = 2e-6, *, each: bool = False) -> None:
-        library = compile_kernels(kernels, tmp_path, precompiled)
+        library = compile_kernels(kernels, precompiled, built_once)
         for kernel in kernels:
             got, again = call(library, kernel), call(library, kernel)
             for name, want in kernel.case.truth.items():

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -38,6 +38,7 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.rewrites import rewrite
 from kernelwright.tools.languages import INCLUDE, parse_kernel
+from kernelwright.tools.languages.cpp.compile import cpp_identity
 from kernelwright.tools.languages.cuda.inspection import disassemble
 from kernelwright.tools.types import DType, Setting
 
@@ -255,21 +256,41 @@ _COMMAND = ["g++", *_FLAGS.split()]
 _FOLDERS = ["-I", str(HERE / "emulator"), "-I", str(INCLUDE)]
 _EVERYTHING = HERE / "emulator" / "everything.hpp"
 Precompiled = Callable[[Sequence[str], Path], Path]
+BuiltOnce = Callable[..., Path]
 
 
 def compile_emulated(
-    variants: list[Variant], folder: Path, *, precompiled: Precompiled, shard: int = 32
+    variants: list[Variant], *, precompiled: Precompiled, built_once: BuiltOnce, shard: int = 32
 ) -> None:
     """Compile the variants into libraries, a few at a time."""
-    headers = precompiled([*_COMMAND, *_FOLDERS], _EVERYTHING)
     shards = [variants[i : i + shard] for i in range(0, len(variants), shard)]
     with ThreadPoolExecutor(2) as pool:
-        list(
-            pool.map(lambda one: _compile(one[1], folder / f"{one[0]}", headers), enumerate(shards))
-        )
+        list(pool.map(lambda one: _compile(one, precompiled, built_once), shards))
 
 
-def _compile(variants: list[Variant], path: Path, headers: Path) -> None:
+def _compile(variants: list[Variant], precompiled: Precompiled, built_once: BuiltOnce) -> None:
+    text = "\n".join(_text(variants))
+
+    def made(folder: Path) -> None:
+        headers = precompiled([*_COMMAND, *_FOLDERS], _EVERYTHING)
+        (folder / "kernels.cpp").write_text(text)
+        command = [*_COMMAND, "-I", str(headers), *_FOLDERS, "-include", _EVERYTHING.name]
+        command += ["kernels.cpp", "-o", "kernels.so"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:6000]
+
+    library = built_once(made, text, *_COMMAND, cpp_identity(), _headers()) / "kernels.so"
+    for variant in variants:
+        variant.library.append(library)
+
+
+@cache
+def _headers() -> str:
+    files = (*(HERE / "emulator").iterdir(), *INCLUDE.iterdir())
+    return "\n".join(path.read_text() for path in sorted(files) if path.is_file())
+
+
+def _text(variants: list[Variant]) -> list[str]:
     parts = []
     for variant in variants:
         parts += [f"#define {name} {value}" for name, value in variant.settings.items()]
@@ -285,13 +306,7 @@ def _compile(variants: list[Variant], path: Path, headers: Path) -> None:
                 f"unsigned block, unsigned cluster, unsigned shared, void** a) "
                 f"{{ emulator::launch(grid, block, cluster, shared, [=] {{ {name}({args}); }}); }}"
             )
-    path.with_suffix(".cpp").write_text("\n".join(parts))
-    command = [*_COMMAND, "-I", str(headers), *_FOLDERS, "-include", _EVERYTHING.name]
-    command += [str(path.with_suffix(".cpp")), "-o", f"{path}.so"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:6000]
-    for variant in variants:
-        variant.library.append(Path(f"{path}.so"))
+    return parts
 
 
 # A trap, and a memory descriptor in an odd uniform register: ptxas 13.0 writes one where it joins a
@@ -338,7 +353,7 @@ def play(
 
 
 @pytest.fixture(scope="session")
-def toolbox(precompiled: Precompiled) -> SimpleNamespace:
+def toolbox(precompiled: Precompiled, built_once: BuiltOnce) -> SimpleNamespace:
     """What the tests of this folder share."""
     return SimpleNamespace(
         Build=Build,
@@ -346,7 +361,7 @@ def toolbox(precompiled: Precompiled) -> SimpleNamespace:
         truth=truth,
         check=check,
         make_variants=make_variants,
-        compile_emulated=partial(compile_emulated, precompiled=precompiled),
+        compile_emulated=partial(compile_emulated, precompiled=precompiled, built_once=built_once),
         Emulated=Emulated,
         renamed=renamed,
         play=play,

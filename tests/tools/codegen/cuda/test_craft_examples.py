@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +21,7 @@ ROWS, COLUMNS, DEPTH, STAGES = 128, 256, 384, 3
     "number",
     [pytest.param(0, id="warps", marks=pytest.mark.exhaustive), pytest.param(1, id="warpgroups")],
 )
-def test_an_example_is_right(toolbox: SimpleNamespace, tmp_path: Path, number: int) -> None:
+def test_an_example_is_right(toolbox: SimpleNamespace, number: int) -> None:
     kernel, plan = EXAMPLE.findall(craft("cuda", "sm_90a"))[number]
     small = kernel.replace(
         "M = 4096, N = 4096, K = 1024", f"M = {ROWS}, N = {COLUMNS}, K = {DEPTH}"
@@ -31,7 +30,7 @@ def test_an_example_is_right(toolbox: SimpleNamespace, tmp_path: Path, number: i
     emitted = Emitted(source=small.replace("const __grid_constant__ ", ""), plan=())
     settings = {"STAGES": STAGES}
     playable = SimpleNamespace(emitted=emitted, settings=settings, library=[])
-    toolbox.compile_emulated([playable], tmp_path)
+    toolbox.compile_emulated([playable])
     torch.manual_seed(3)
     x, weight = (torch.randn(side, DEPTH).half() for side in (ROWS, COLUMNS))
     play = toolbox.Emulated(ctypes.CDLL(str(playable.library[0])), {}, settings)

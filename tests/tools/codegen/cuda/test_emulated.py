@@ -1,7 +1,6 @@
 """Every strategy of every loop computes what the loop says, on the emulated device."""
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +12,10 @@ Kept = Callable[..., list[Any]]
 
 
 @pytest.fixture(scope="module")
-def variants(
-    toolbox: SimpleNamespace, builds: dict, small_device: Hardware, kept: Kept, tmp_path_factory
-) -> list:
+def variants(toolbox: SimpleNamespace, builds: dict, small_device: Hardware, kept: Kept) -> list:
     made = toolbox.make_variants(builds, small_device, settings=1, most_threads=64)
     made = kept(made, lambda variant: variant.strategy.name)
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("emulated")))
+    toolbox.compile_emulated(made)
     return made
 
 

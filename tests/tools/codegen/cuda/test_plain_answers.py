@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,9 +25,7 @@ def playable(kernel: str, number: int) -> SimpleNamespace:
     return SimpleNamespace(emitted=Emitted(source=source, plan=()), settings={}, library=[])
 
 
-def test_answers_of_every_family_compute_what_the_module_does(
-    toolbox: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_answers_of_every_family_compute_what_the_module_does(toolbox: SimpleNamespace) -> None:
     found = []
     for held_out, families in ((False, LEARNT), (True, HELD_OUT)):
         for module in modules(len(families), 0, held_out=held_out, small=True):
@@ -43,7 +40,7 @@ def test_answers_of_every_family_compute_what_the_module_does(
                 if "block1024" not in one.way
             ]
     played = [playable(candidate.kernel, at) for at, (_, candidate) in enumerate(found)]
-    toolbox.compile_emulated(played, tmp_path)
+    toolbox.compile_emulated(played)
     wrong = []
     for at, (task, candidate) in enumerate(found):
         library = ctypes.CDLL(str(played[at].library[0]))

@@ -167,14 +167,12 @@ Compiled = Callable[[Iterable[str], int], list[Whole]]
 
 
 @pytest.fixture(scope="module")
-def compiled(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Compiled:
+def compiled(toolbox: SimpleNamespace, small_device: Hardware) -> Compiled:
     """`compiled(names, count)`: modules under every strategy, in so many settings each."""
 
     def made(names: Iterable[str], count: int) -> list[Whole]:
         found = [one for name in names for one in _drafted(name, small_device, count)]
-        toolbox.compile_emulated(found, tmp_path_factory.mktemp("products"))
+        toolbox.compile_emulated(found)
         return found
 
     return made
@@ -274,7 +272,7 @@ def _forms(task: Task, hardware: Hardware) -> set[str]:
 
 @pytest.mark.exhaustive
 def test_the_planner_proposes_a_product_and_the_coder_writes_it(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     repertoire = repertoire_for(_task(40), small_device, EMITTER)
     question = PlannerInput(round=1, wanted=1, floor_ms=1e-9)
@@ -287,7 +285,7 @@ def test_the_planner_proposes_a_product_and_the_coder_writes_it(
     settings = {one.name: int(one.value) for one in candidate.settings}
     emitted = SimpleNamespace(source=candidate.kernel)
     whole = Whole("first", "", "", candidate.plan, emitted, settings)
-    toolbox.compile_emulated([whole], tmp_path)
+    toolbox.compile_emulated([whole])
     names = toolbox.Emulated(ctypes.CDLL(str(whole.library[0])), {}, settings).names()
     exec(candidate.plan, names)
     x, y = torch.randn(40, 40), torch.randn(40, 40)

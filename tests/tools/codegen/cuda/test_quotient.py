@@ -42,9 +42,9 @@ ENDS = torch.tensor(
 
 
 @pytest.fixture(scope="module")
-def library(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def library(toolbox: SimpleNamespace) -> ctypes.CDLL:
     playable = SimpleNamespace(emitted=Emitted(source=SOURCE, plan=()), settings={}, library=[])
-    toolbox.compile_emulated([playable], tmp_path_factory.mktemp("quotient"))
+    toolbox.compile_emulated([playable])
     return ctypes.CDLL(str(playable.library[0]))
 
 

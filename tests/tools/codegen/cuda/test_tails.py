@@ -112,9 +112,7 @@ def _spread(name: str, hardware: Hardware, start: int) -> list[Spread]:
 
 
 @pytest.fixture(scope="module")
-def spread(
-    toolbox: SimpleNamespace, small_device: Hardware, swept: Kept, tmp_path_factory: Any
-) -> list[Spread]:
+def spread(toolbox: SimpleNamespace, small_device: Hardware, swept: Kept) -> list[Spread]:
     made: list[Spread] = []
     for name in (*TASKS, *TURNED):
         made += _spread(name, small_device, len(made))
@@ -122,7 +120,7 @@ def spread(
     assert len(turned) == 5
     assert len({one.label for one in made}) > 2 * len(TASKS)
     made = swept(made, lambda one: one.label.rsplit(", ", 1)[1])
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("tails")), shard=12)
+    toolbox.compile_emulated(made, shard=12)
     return made
 
 

@@ -177,9 +177,9 @@ class Playable:
 
 
 @pytest.fixture(scope="module")
-def device(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def device(toolbox: SimpleNamespace) -> ctypes.CDLL:
     playable = Playable(Emitted(source=SOURCE, plan=()))
-    toolbox.compile_emulated([playable], Path(tmp_path_factory.mktemp("tensor")))
+    toolbox.compile_emulated([playable])
     return ctypes.CDLL(str(playable.library[0]))
 
 

@@ -229,7 +229,7 @@ async def _first(repertoire: PlaybookRepertoire) -> tuple[dict[str, str], Candid
 
 
 async def test_a_family_is_proposed_written_compiled_and_runs(
-    repertoire: PlaybookRepertoire, toolbox: SimpleNamespace, tmp_path: Path
+    repertoire: PlaybookRepertoire, toolbox: SimpleNamespace
 ) -> None:
     choices, candidate = await _first(repertoire)
     assert set(choices.values()) == {"naive_elements", "naive_product"}
@@ -238,7 +238,7 @@ async def test_a_family_is_proposed_written_compiled_and_runs(
     assert isinstance(built, Built), built
 
     playable = Playable(candidate)
-    toolbox.compile_emulated([playable], tmp_path)
+    toolbox.compile_emulated([playable])
     library = ctypes.CDLL(str(playable.library[0]))
     names = toolbox.Emulated(library, {}, playable.settings).names()
     exec(candidate.plan, names)

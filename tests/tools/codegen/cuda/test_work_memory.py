@@ -134,12 +134,10 @@ def _renamed(text: str, number: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wholes(
-    toolbox: SimpleNamespace, small_device: Hardware, kept: Kept, tmp_path_factory: Any
-) -> list[Whole]:
+def wholes(toolbox: SimpleNamespace, small_device: Hardware, kept: Kept) -> list[Whole]:
     made = [one for at, name in enumerate(TASKS) for one in whole(name, small_device, at)]
     made = kept(made, lambda one: TASKS[one.name][2])
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("wholes")))
+    toolbox.compile_emulated(made)
     return made
 
 

@@ -38,7 +38,7 @@ from kernelwright.tools.types import DType, Setting
 
 EMITTER = CudaEmitter()
 Shape = tuple[int, ...]
-Compile = Callable[[Sequence["Tried"], Path], None]
+Compile = Callable[[Sequence["Tried"]], None]
 
 
 @dataclass
@@ -233,7 +233,7 @@ _BY_WARPS = [name for name in _REST if name.startswith("warps_")]
 SWEPT = {name: one for name, one in _REST.items() if name not in _BY_WARPS[1::2]}
 
 
-def _compiled(tried: dict[str, Tried], device: Hardware, emulated: Compile, folder: Path) -> None:
+def _compiled(tried: dict[str, Tried], device: Hardware, emulated: Compile) -> None:
     for at, one in enumerate(tried.values()):
         prefix = f"K{at}"
         one.emitted = one.printed(prefix, device)
@@ -242,24 +242,18 @@ def _compiled(tried: dict[str, Tried], device: Hardware, emulated: Compile, fold
         ]
         source = parse_kernel(EMITTER.header() + one.emitted.source, "cuda")
         one.settings = {s.name: int(s.value) for s in complete_settings(source, wanted)}
-    emulated([*tried.values()], folder)
+    emulated([*tried.values()])
 
 
 @pytest.fixture(scope="module")
-def quick(
-    small_device: Hardware, toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Tried]:
-    folder = Path(tmp_path_factory.mktemp("quick"))
-    _compiled(TRIED, small_device, toolbox.compile_emulated, folder)
+def quick(small_device: Hardware, toolbox: SimpleNamespace) -> dict[str, Tried]:
+    _compiled(TRIED, small_device, toolbox.compile_emulated)
     return TRIED
 
 
 @pytest.fixture(scope="module")
-def thorough(
-    small_device: Hardware, toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Tried]:
-    folder = Path(tmp_path_factory.mktemp("thorough"))
-    _compiled(SWEPT, small_device, toolbox.compile_emulated, folder)
+def thorough(small_device: Hardware, toolbox: SimpleNamespace) -> dict[str, Tried]:
+    _compiled(SWEPT, small_device, toolbox.compile_emulated)
     return SWEPT
 
 

@@ -104,12 +104,10 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def ways(
-    small_device: Hardware, toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Way]:
+def ways(small_device: Hardware, toolbox: SimpleNamespace) -> dict[str, Way]:
     for at, way in enumerate(WAYS.values()):
         way.print(f"K{at}", small_device)
-    toolbox.compile_emulated([*WAYS.values()], Path(tmp_path_factory.mktemp("far")))
+    toolbox.compile_emulated([*WAYS.values()])
     return WAYS
 
 

@@ -77,7 +77,7 @@ def _ways(repertoire: PlaybookRepertoire) -> dict[str, list[str]]:
     ],
 )
 async def test_a_module_computes_what_it_says(
-    attention: str, toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    attention: str, toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     source, repertoire = _drafts(attention, small_device)
     name = SPLIT_ATTENTION if attention is SINGLE else WGMMA_ATTENTION
@@ -93,7 +93,7 @@ async def test_a_module_computes_what_it_says(
         one.name: int(one.value) for one in complete_settings(parse_kernel(draft.kernel, "cuda"))
     }
     playable = Playable(Emitted(source=draft.kernel, plan=()), chosen)
-    toolbox.compile_emulated([playable], tmp_path)
+    toolbox.compile_emulated([playable])
     names = toolbox.Emulated(ctypes.CDLL(str(playable.library[0])), {}, chosen).names()
     space: dict = {}
     exec(source, space)

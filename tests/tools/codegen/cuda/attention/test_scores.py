@@ -149,9 +149,7 @@ EVERY |= {
 }  # fmt: skip
 
 
-def _compiled(
-    modules: dict[str, Module], hopper: Hardware, toolbox: SimpleNamespace, folder: Path
-) -> None:
+def _compiled(modules: dict[str, Module], hopper: Hardware, toolbox: SimpleNamespace) -> None:
     for at, one in enumerate(modules.values()):
         kernel, plan = one.draft(hardware_profile("A100") if one.way == WARPS else hopper)
         # Each has names of its own in the one file that is compiled.
@@ -162,14 +160,12 @@ def _compiled(
         wanted = [Setting(name=f"S{at}ATTENTION_BY_ALGEBRA_1_{k}", value=v)
                   for k, v in one.settings.items()]  # fmt: skip
         one.settings = {s.name: int(s.value) for s in complete_settings(parsed, wanted)}
-    toolbox.compile_emulated([*modules.values()], folder)
+    toolbox.compile_emulated([*modules.values()])
 
 
 @pytest.fixture(scope="module")
-def every(
-    small_device: Hardware, toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Module]:
-    _compiled(EVERY, small_device, toolbox, Path(tmp_path_factory.mktemp("every")))
+def every(small_device: Hardware, toolbox: SimpleNamespace) -> dict[str, Module]:
+    _compiled(EVERY, small_device, toolbox)
     return EVERY
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -174,18 +173,14 @@ def _playable(
 
 
 @pytest.fixture(scope="module")
-def quick(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def quick(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     found = [one for name in QUICK for one in _playable(toolbox, name, small_device, MORE[:1])]
-    toolbox.compile_emulated(found, tmp_path_factory.mktemp("convolutions"))
+    toolbox.compile_emulated(found)
     return found
 
 
 @pytest.fixture(scope="module")
-def every(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def every(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     found = [
         one
         for at, name in enumerate(EVERY)
@@ -193,7 +188,7 @@ def every(
             toolbox, name, small_device, MORE if name in EVERY_SETTING else _turn(at)
         )
     ]
-    toolbox.compile_emulated(found, tmp_path_factory.mktemp("all_convolutions"))
+    toolbox.compile_emulated(found)
     return found
 
 
@@ -252,7 +247,7 @@ def test_what_halves_cannot_hold_is_summed_from_the_factors(
 
 @pytest.mark.exhaustive
 def test_outputs_that_no_tap_reaches_are_never_in_doubt(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     """Their sums are zero, which is below any bound: on a device they took 300 times as long."""
     (one,) = _playable(toolbox, "turned_gaps", small_device, MORE[:1])
@@ -260,7 +255,7 @@ def test_outputs_that_no_tap_reaches_are_never_in_doubt(
     assert "const float value = from_factors(" in source
     source = source.replace("value = from_factors(", "value = NAN * from_factors(")
     one.emitted = SimpleNamespace(source=source)
-    toolbox.compile_emulated([one], tmp_path)
+    toolbox.compile_emulated([one])
     space: dict[str, Any] = {}
     exec(_source("turned_gaps"), space)
     model, (x,) = space["Model"](), space["get_inputs"]()
@@ -271,9 +266,7 @@ def test_outputs_that_no_tap_reaches_are_never_in_doubt(
 
 
 @pytest.fixture(scope="module")
-def sampled(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Any]:
+def sampled(toolbox: SimpleNamespace, small_device: Hardware) -> Callable[[str], Any]:
     """`sampled(name)`: a convolution that looks at one number in 16 before it packs."""
 
     @cache
@@ -283,7 +276,7 @@ def sampled(
             (one,) = _playable(toolbox, name, small_device, MORE[:1])
         assert "_repack" in one.plan
         one.settings |= {key: 16 for key in one.settings if key.endswith("_EVERY")}
-        toolbox.compile_emulated([one], tmp_path_factory.mktemp("sampled"))
+        toolbox.compile_emulated([one])
         return one
 
     return made
@@ -325,7 +318,7 @@ def test_what_a_sample_misses_is_packed_again(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
 def test_loops_of_convolutions_are_right(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path, kind: str
+    toolbox: SimpleNamespace, small_device: Hardware, kind: str
 ) -> None:
     """The twin of the test on a device."""
     loops = {
@@ -339,7 +332,7 @@ def test_loops_of_convolutions_are_right(
         loops, small_device, settings=1, most_threads=640, names=(CONVOLUTION,)
     )
     assert len(made) == len(loops)
-    toolbox.compile_emulated(made, tmp_path)
+    toolbox.compile_emulated(made)
     for one in made:
         toolbox.check(*one.run(), one.loop)
 

@@ -6,7 +6,6 @@ On the emulated device, which stores a box as late as it may and poisons it then
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,9 +69,7 @@ CASES: tuple[tuple[str, int, int, int, int, dict[str, int]], ...] = (
 
 
 @pytest.fixture(scope="module")
-def compiled(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def compiled(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     found = []
     for at, (kind, m, n, k, batches, settings) in enumerate(CASES):
         adds = kind.endswith("+")
@@ -83,7 +80,7 @@ def compiled(
         )  # fmt: skip
         chosen = {f"K{at}_{name}": value for name, value in (PLAIN | settings).items()}
         found.append(replace(one, settings=one.settings | chosen))
-    toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("results")))
+    toolbox.compile_emulated(found)
     return found
 
 

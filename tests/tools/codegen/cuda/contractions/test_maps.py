@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,9 +140,7 @@ def first_quick(tiles: Sequence[object]) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def compiled(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Compiled:
+def compiled(toolbox: SimpleNamespace, small_device: Hardware) -> Compiled:
     """`compiled(tiles)`: products under tiles, in one library."""
 
     def made(tiles: Sequence[tuple[str, int, dict[str, int]]], name: str = WGMMA_MAPS) -> list[Any]:
@@ -160,7 +157,7 @@ def compiled(
             }
             label = f"{way} {tile} {more}"
             found.append(replace(one, label=label, settings=one.settings | chosen))
-        toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("maps")))
+        toolbox.compile_emulated(found)
         return found
 
     return made

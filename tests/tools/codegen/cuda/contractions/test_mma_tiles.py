@@ -1,7 +1,6 @@
 """Products of 16-bit factors on the emulated device: every way to lie, to be cut off, to go on."""
 
 import ctypes
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,14 +114,12 @@ CASES = (deep, padded, triangle, plain, linear, transposed, odd, far_apart, batc
 
 
 @pytest.fixture(scope="module")
-def variants(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def variants(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     builds = {case.__name__: case(toolbox.Build) for case in CASES}
     made = toolbox.make_variants(
         builds, small_device, settings=2, names=STRATEGIES, most_threads=384
     )
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("mma")))
+    toolbox.compile_emulated(made)
     return made
 
 

@@ -74,7 +74,7 @@ FIRST, *REST = TYPES
     "strategy", [FIRST, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in REST)]
 )
 async def test_a_module_computes_what_it_says(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path, strategy: str
+    toolbox: SimpleNamespace, small_device: Hardware, strategy: str
 ) -> None:
     source = FILE.format(type=TYPES[strategy])
     task = trace(source, "/tmp/layers.py", TracePolicy())
@@ -91,7 +91,7 @@ async def test_a_module_computes_what_it_says(
     built = await compile_candidate(candidate, architecture="sm_90a", timeout_s=120)
     assert isinstance(built, Built), built
 
-    played = _played(toolbox, draft, tmp_path)
+    played = _played(toolbox, draft)
     space: dict = {}
     exec(source, space)
     model, (x, y) = space["Model"](), space["get_inputs"]()
@@ -104,12 +104,12 @@ async def test_a_module_computes_what_it_says(
 Played = Callable[..., torch.Tensor]
 
 
-def _played(toolbox: SimpleNamespace, draft: LibraryDraft, folder: Path) -> Played:
+def _played(toolbox: SimpleNamespace, draft: LibraryDraft) -> Played:
     """The draft on the emulator: called with weights, which are prepared every time, and inputs."""
     settings = complete_settings(parse_kernel(draft.kernel, "cuda"))
     chosen = {one.name: int(one.value) for one in settings}
     playable = Playable(Emitted(source=draft.kernel, plan=()), chosen)
-    toolbox.compile_emulated([playable], folder)
+    toolbox.compile_emulated([playable])
     names = toolbox.Emulated(ctypes.CDLL(str(playable.library[0])), {}, chosen).names()
     exec(draft.plan, names)
 
@@ -127,7 +127,7 @@ def _played(toolbox: SimpleNamespace, draft: LibraryDraft, folder: Path) -> Play
     "strategy", ["streamed_wgmma", pytest.param("split_wgmma", marks=pytest.mark.exhaustive)]
 )
 def test_layers_that_share_kernels_pack_their_own_weights_once(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path, strategy: str
+    toolbox: SimpleNamespace, small_device: Hardware, strategy: str
 ) -> None:
     task = trace(ALIKE, "/tmp/layers.py", TracePolicy())
     assert isinstance(task, Task), task
@@ -138,7 +138,7 @@ def test_layers_that_share_kernels_pack_their_own_weights_once(
     assert prepare.count("_once_pack") == 2
     assert "_once_" not in forward
     assert draft.kernel.count("_wgmma(" if strategy == "split_wgmma" else "_streamed(") == 1
-    played = _played(toolbox, draft, tmp_path)
+    played = _played(toolbox, draft)
     space: dict = {}
     exec(ALIKE, space)
     model, (x,) = space["Model"](), space["get_inputs"]()
@@ -148,7 +148,7 @@ def test_layers_that_share_kernels_pack_their_own_weights_once(
 
 
 def test_a_layer_that_is_called_again_packs_its_weight_once(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     tied = ALIKE.replace("self.second = torch.nn.Linear(72, 72)", "self.second = self.first")
     assert tied != ALIKE
@@ -163,7 +163,7 @@ def test_a_layer_that_is_called_again_packs_its_weight_once(
     space: dict = {}
     exec(tied, space)
     model, (x,) = space["Model"](), space["get_inputs"]()
-    played = _played(toolbox, draft, tmp_path)
+    played = _played(toolbox, draft)
     with torch.no_grad():
         got = played(dict(model.state_dict()), x)
         torch.testing.assert_close(got.double(), model.double()(x.double()), rtol=1e-6, atol=1e-6)
@@ -177,7 +177,7 @@ DEEP = DEEP.replace("torch.randn(33, 72)", "torch.randn(33, 1040)")
 
 @pytest.mark.exhaustive
 def test_long_sums_in_parts_take_a_weight_that_was_packed_once(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     task = trace(DEEP, "/tmp/layers.py", TracePolicy())
     assert isinstance(task, Task), task
@@ -185,7 +185,7 @@ def test_long_sums_in_parts_take_a_weight_that_was_packed_once(
     loops = [one.loop for one in repertoire.options() if one.strategy.name == way]
     assert len(loops) == 1
     draft = repertoire.draft({"form": "products", loops[0]: way})
-    played = _played(toolbox, draft, tmp_path)
+    played = _played(toolbox, draft)
     space: dict = {}
     exec(DEEP, space)
     model, (x,) = space["Model"](), space["get_inputs"]()

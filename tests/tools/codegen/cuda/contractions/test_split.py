@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -151,29 +150,22 @@ def _ways(toolbox: SimpleNamespace, hardware: Hardware, depths: tuple[int, ...])
 
 
 @pytest.fixture(scope="module")
-def ways(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Ways:
+def ways(toolbox: SimpleNamespace, small_device: Hardware) -> Ways:
     """Every way to multiply, compiled together."""
     made = _ways(toolbox, small_device, DEPTHS)
     variants = [product.variant for product in made.values()]
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("ways")))
+    toolbox.compile_emulated(variants)
     return made
 
 
 @pytest.fixture(scope="module")
-def cases(
-    toolbox: SimpleNamespace,
-    small_device: Hardware,
-    swept: Kept,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> list[Any]:
+def cases(toolbox: SimpleNamespace, small_device: Hardware, swept: Kept) -> list[Any]:
     """Every loop under every strategy, compiled together."""
     builds = {case.__name__: case(toolbox.Build) for case in CASES}
     names = (SPLIT_MMA, SPLIT_WGMMA, STREAMED, STREAMED_SPLITS)
     made = toolbox.make_variants(builds, small_device, settings=1, names=names, most_threads=384)
     kept: list[Any] = swept(made, lambda one: (one.label.split("-")[0], one.strategy.name))
-    toolbox.compile_emulated(kept, Path(tmp_path_factory.mktemp("split")))
+    toolbox.compile_emulated(kept)
     return kept
 
 
@@ -260,13 +252,13 @@ def test_the_error_is_that_of_float32(ways: Ways, name: str, depth: int, way: st
 
 @pytest.mark.exhaustive
 def test_the_error_is_that_of_float32_in_long_sums(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     depth = 4096
     # Those whose errors grow with the sum.
     names = ("normal", "uniform", "large_offset", "heavy_tail", "short_significand")
     ways = _ways(toolbox, small_device, (depth,))
-    toolbox.compile_emulated([one.variant for one in ways.values()], tmp_path)
+    toolbox.compile_emulated([one.variant for one in ways.values()])
     for name in names:
         torch.manual_seed(0)
         x, w = _distribution(name, SIDE, depth), _distribution(name, SIDE, depth).T.contiguous()

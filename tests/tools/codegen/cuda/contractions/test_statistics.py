@@ -190,20 +190,16 @@ def _playable(
 
 
 @pytest.fixture(scope="module")
-def quick(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def quick(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     made = [
         one for at, n in enumerate(QUICK) for one in _playable(toolbox, n, small_device, at, {})
     ]
-    toolbox.compile_emulated(made, tmp_path_factory.mktemp("statistics"))
+    toolbox.compile_emulated(made)
     return made
 
 
 @pytest.fixture(scope="module")
-def every(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def every(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     # Each meets one setting, in turn; the first where it has no such.
     made = [
         one
@@ -211,7 +207,7 @@ def every(
         for one in _playable(toolbox, name, small_device, at, MORE[at % len(MORE)])
         or _playable(toolbox, name, small_device, at, MORE[0])
     ]
-    toolbox.compile_emulated(made, tmp_path_factory.mktemp("all_statistics"))
+    toolbox.compile_emulated(made)
     return made
 
 

@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,19 +72,14 @@ CASES = (rows, columns, mixed, batched, triangle)
 
 
 @pytest.fixture(scope="module")
-def cases(
-    toolbox: SimpleNamespace,
-    small_device: Hardware,
-    swept: Kept,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> list[Any]:
+def cases(toolbox: SimpleNamespace, small_device: Hardware, swept: Kept) -> list[Any]:
     """Every loop in several tiles, parts and stages, compiled together."""
     builds = {case.__name__: case(toolbox.Build) for case in CASES}
     # Enough multiprocessors for parts of several tiles, too few for all parts that are tried.
     device = small_device.model_copy(update={"sm_count": 16})
     made = toolbox.make_variants(builds, device, settings=5, names=(STREAMED_BOTH,))
     kept: list[Any] = swept(made, lambda one: one.label.split("-")[0])
-    toolbox.compile_emulated(kept, Path(tmp_path_factory.mktemp("both")))
+    toolbox.compile_emulated(kept)
     return kept
 
 
@@ -133,7 +127,7 @@ def test_results_have_the_same_bits_every_time(
 
 @pytest.fixture(scope="module")
 def long_product(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """x times w, SIDE by SIDE results, in parts on an emulated device."""
     b = toolbox.Build({"m": SIDE, "n": SIDE}, {"k": DEPTH})
@@ -142,7 +136,7 @@ def long_product(
     (variant,) = toolbox.make_variants(
         {"p": b}, small_device, settings=1, names=(STREAMED_BOTH,), start=300
     )
-    toolbox.compile_emulated([variant], Path(tmp_path_factory.mktemp("long")))
+    toolbox.compile_emulated([variant])
 
     def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         y = torch.full((SIDE, SIDE), float("nan"))

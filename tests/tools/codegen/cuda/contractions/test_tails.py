@@ -153,14 +153,12 @@ Compiled = Callable[[Iterable[tuple[str, str]]], Wholes]
 
 
 @pytest.fixture(scope="module")
-def compiled(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Compiled:
+def compiled(toolbox: SimpleNamespace, small_device: Hardware) -> Compiled:
     """`compiled(pairs)`: modules under strategies, in one library."""
 
     def made(pairs: Iterable[tuple[str, str]]) -> Wholes:
         found = {(name, way): _drafted(name, way, small_device) for name, way in pairs}
-        toolbox.compile_emulated([*found.values()], tmp_path_factory.mktemp("tails"), shard=8)
+        toolbox.compile_emulated([*found.values()], shard=8)
         return found
 
     return made

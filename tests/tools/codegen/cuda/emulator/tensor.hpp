@@ -41,7 +41,8 @@ struct Factor {
     int exponent;
 };
 inline Factor factor(double value, int least) { return {value, exponent_of(value, least)}; }
-inline Factor half_factor(unsigned short bits) { return factor((double)std::bit_cast<_Float16>(bits), -14); }
+// By way of float, to which there is an instruction.
+inline Factor half_factor(unsigned short bits) { return factor((double)(float)std::bit_cast<_Float16>(bits), -14); }
 inline Factor bfloat_factor(unsigned short bits) { return factor((double)std::bit_cast<float>((unsigned int)bits << 16), -126); }
 // e4m3: exponents from -6 on, no infinities.
 inline Factor eight_factor(unsigned short bits) {
@@ -58,13 +59,13 @@ inline float to_nearest_half(double x) { return (float)(_Float16)x; }
 
 // One step: `count` products added to a sum at once.
 inline float one_step(float before, const Factor* left, const Factor* right, int count, int bits, float (*kept)(double) = toward_zero) {
-    double plain = before;
     int top = exponent_of(before, -126);
-    for (int k = 0; k < count; ++k) {
-        plain += left[k].value * right[k].value;
-        top = std::max(top, left[k].exponent + right[k].exponent);
+    for (int k = 0; k < count; ++k) top = std::max(top, left[k].exponent + right[k].exponent);
+    if (top > 2 * 127) {  // what is infinite or NaN has an exponent of 1024
+        double plain = before;
+        for (int k = 0; k < count; ++k) plain += left[k].value * right[k].value;
+        if (!std::isfinite(plain)) return plain == plain ? (float)plain : std::bit_cast<float>(0x7fffffffu);
     }
-    if (!std::isfinite(plain)) return plain == plain ? (float)plain : std::bit_cast<float>(0x7fffffffu);
     const double scale = power_of_two(bits - top);
     long long sum = (long long)(before * scale);
     for (int k = 0; k < count; ++k) sum += (long long)(left[k].value * right[k].value * scale);

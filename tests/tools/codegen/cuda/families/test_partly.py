@@ -1,7 +1,6 @@
 """Rows partly in shared memory: right whether all, some or none of a row fits there."""
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,7 +49,7 @@ def odd_rows(build: Any, rows: int, columns: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
     """On devices that hold a whole share of a row, some of it, and nothing."""
     made = {
         "softmax": softmax(toolbox.Build, 3, 40004),
@@ -67,7 +66,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> li
         )
     assert len(variants) >= 12
     variants = swept(variants, lambda variant: variant.strategy.name)
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("partly")))
+    toolbox.compile_emulated(variants)
     return variants
 
 

@@ -5,7 +5,6 @@ too early, or a copy that comes before everybody has read, is a wrong result her
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +51,7 @@ def rounds(build: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rings(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
+def rings(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
     """Rings on devices that hold two rows, one, and little of it."""
     makers = (two_loads, runs, rounds)
     made = {make.__name__: make(toolbox.Build) for make in makers}
@@ -66,7 +65,7 @@ def rings(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[
         )
     assert any("LAG1" in v.label for v in variants)
     variants = swept(variants, lambda variant: variant.label.split("-")[0])
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("rings")))
+    toolbox.compile_emulated(variants)
     return variants
 
 

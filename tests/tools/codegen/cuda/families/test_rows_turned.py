@@ -4,7 +4,6 @@ The emulator aborts at a vector access that is not aligned; what is not stored i
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,7 +72,7 @@ def reversed_channels(build: Any, s: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
     build = toolbox.Build
     made = {
         "aligned": softmax(build, 2, 96, 64),
@@ -98,7 +97,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> li
     found: list[Any] = toolbox.make_variants(made, H200, settings=4, most_threads=256, names=NAMES)
     assert {v.loop.name for v in found} == set(made)
     found = swept(found, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
-    toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("turned_rows")))
+    toolbox.compile_emulated(found)
     return found
 
 

@@ -161,9 +161,7 @@ LEFT_OUT |= dict.fromkeys(
 
 
 @pytest.fixture(scope="module")
-def windowed(
-    toolbox: SimpleNamespace, small_device: Hardware, swept: Kept, tmp_path_factory: Any
-) -> list[Windowed]:
+def windowed(toolbox: SimpleNamespace, small_device: Hardware, swept: Kept) -> list[Windowed]:
     made = [
         Windowed(name, strategy, number, setting, small_device)
         for number, name in enumerate(CASES)
@@ -172,7 +170,7 @@ def windowed(
         for setting in ((0,) if number % 6 else (0, 1))
     ]
     made = swept(made, lambda one: (one.strategy, one.name.split()[0]))
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("windows")))
+    toolbox.compile_emulated(made)
     return made
 
 

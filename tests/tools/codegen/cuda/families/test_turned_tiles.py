@@ -5,7 +5,6 @@ The emulator aborts at a vector access that is not aligned; what is not stored i
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,7 +74,7 @@ def aside(build: Any, offset: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
     build = toolbox.Build
     made = {
         "aligned": turned(build, 2, 132, 64),
@@ -110,7 +109,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> li
     )
     assert {v.loop.name for v in variants} == set(made)
     variants = swept(variants, lambda variant: (variant.strategy.name, "odd" in variant.loop.name))
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("turned")))
+    toolbox.compile_emulated(variants)
     return variants
 
 

@@ -5,7 +5,6 @@ The emulator aborts at a vector access that is not aligned; what lies around out
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,7 +80,7 @@ def furthest(build: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
     """All settings start with the widest vectors."""
     made = {
         "fours": biased(toolbox.Build, 4, 5, 333),
@@ -115,7 +114,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> li
     assert {"block_rows_registers", "cluster_rows_partly", "grid_rows_partly"} < strategies
     assert {"split_rows_tiles", "wave_rows", "grid_rows_ring"} < strategies
     variants = swept(variants, lambda variant: variant.strategy.name)
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("crossing")))
+    toolbox.compile_emulated(variants)
     return variants
 
 

@@ -4,7 +4,6 @@ The emulator aborts at a vector access that is not aligned; what lies between ro
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,7 +52,7 @@ def halves(build: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> list[Any]:
+def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
     """All settings start with the widest vectors."""
     device = H200.model_copy(update={"sm_count": 4, "cache_mib": 1.0})
     made = {
@@ -77,7 +76,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept, tmp_path_factory: Any) -> li
     wide = {v.strategy.name for v in variants if "VECTOR4" in v.label or "VECTOR8" in v.label}
     assert wide == {*PEELED, "block_rows_registers", "cluster_rows_partly"}
     variants = swept(variants, lambda variant: variant.strategy.name)
-    toolbox.compile_emulated(variants, Path(tmp_path_factory.mktemp("peeled")))
+    toolbox.compile_emulated(variants)
     return variants
 
 

@@ -185,16 +185,16 @@ _FEW = (1, 3)
 
 
 @pytest.fixture(scope="module")
-def few(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
+def few(toolbox: SimpleNamespace) -> list[Played]:
     made = everything(_FEW)
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("recurrent")), shard=2)
+    toolbox.compile_emulated(made, shard=2)
     return made
 
 
 @pytest.fixture(scope="module")
-def variants(toolbox: SimpleNamespace, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
+def variants(toolbox: SimpleNamespace) -> list[Played]:
     made = everything()
-    toolbox.compile_emulated(made, Path(tmp_path_factory.mktemp("recurrent")), shard=7)
+    toolbox.compile_emulated(made, shard=7)
     return made
 
 
@@ -237,7 +237,7 @@ def test_the_same_bits_every_time(toolbox: SimpleNamespace, few: list[Played]) -
 
 
 @pytest.mark.exhaustive
-def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: Path) -> None:
+def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace) -> None:
     made: list[Played] = []
     for module, inputs in cases():
         recurrence = recurrence_of(call_of(lowered(module, *inputs)))
@@ -246,7 +246,7 @@ def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: 
             for one in random.Random(len(made)).sample(found, min(5, len(found))):
                 numbers = (one.members, one.lanes, one.units, one.rows)
                 made.append(played(module, inputs, numbers, clustered, len(made)))
-    toolbox.compile_emulated(made, tmp_path, shard=12)
+    toolbox.compile_emulated(made, shard=12)
     for variant in made:
         for mine, wanted in zip(variant.run(toolbox.Emulated), variant.truth(), strict=True):
             torch.testing.assert_close(mine.double(), wanted, rtol=0, atol=1e-6, msg=variant.label)
@@ -254,13 +254,11 @@ def test_every_layout_makes_the_same_states(toolbox: SimpleNamespace, tmp_path: 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_types_round_states_alone(
-    toolbox: SimpleNamespace, tmp_path: Path, dtype: torch.dtype
-) -> None:
+def test_half_types_round_states_alone(toolbox: SimpleNamespace, dtype: torch.dtype) -> None:
     step = 2.0 ** (-8 if dtype is torch.bfloat16 else -11)
     chosen = [cases(dtype)[at] for at in (0, 3)]
     made = [played(*one, TOGETHER[1], True, at) for at, one in enumerate(chosen)]
-    toolbox.compile_emulated(made, tmp_path)
+    toolbox.compile_emulated(made)
     for variant in made:
         with torch.no_grad():
             theirs = variant.module(*variant.inputs)
