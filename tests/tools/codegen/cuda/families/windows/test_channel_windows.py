@@ -167,7 +167,7 @@ def test_sums_of_channels_are_what_pytorch_says(
 
 
 def _given(program: Program, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The inputs, and those with their channels last as copies of the plan have them, and its squares."""
+    """The inputs, copies of them with channels last, and of the first one's squares."""
     found = dict(zip(program.parameters, inputs, strict=True))
     turned = {f"{n}_turned": x.movedim(1, -1).contiguous() for n, x in found.items() if x.dim() > 1}
     squares = inputs[0].square().movedim(1, -1).contiguous()
