@@ -14,7 +14,8 @@ A round is a fixed choice of problems, strategies and seconds: `long` looks at r
 block, scans and column reductions, in less than two minutes; `long2` tries chosen settings of what
 keeps long rows on chip, beside what was the fastest before, in 75 seconds; `windows` tries what
 pooling and depthwise convolutions can be made of (a tile a thread, lines staged by a block, output
-by output), in 75 seconds too, and `window_sums` windows as reductions, several in one loop, in 120;
+by output), in 75 seconds too, `window_sums` windows as reductions, several in one loop, in 120, and
+`channel_windows` those of each channel with channels last, beside the library's, in 240;
 `streams` what a plain stream of reads and writes depends on; `rows` looks at what row strategies
 try first, and at what may be better, in 40 seconds; `scans` what reads that are shifted by one
 element cost a scan, in 30; `waves` looks at blocks that run all at once, in 60; `turned` at rows

@@ -36,13 +36,15 @@ def called(
     products: bool = False,
     convolutions: bool = False,
     sums_windows: bool = False,
+    channels_last: bool = False,
     tf32: bool = True,
 ) -> Problem:
     """A call on tensors of these shapes, the first of which is a batch of images.
 
     `apart` says that images do not meet, so that the truth may be made some images at a time;
     `products` and `convolutions` that these are loops too, and not the library's; `sums_windows`
-    that weighted windows are reductions; `tf32` that PyTorch may use it.
+    that weighted windows are reductions, with `channels_last` over tensors that lie so; `tf32` that
+    PyTorch may use it.
     """
     inputs = [torch.empty(shape, device="meta", dtype=dtype) for shape in shapes]
     traced = trace_graph(_Called(call), inputs, None)
@@ -50,7 +52,13 @@ def called(
     names = [f"x{at}" for at in range(len(shapes))]
     with _allowing(tf32):
         graph = to_graph(traced, names)
-    program = lower(graph, products=products, convolutions=convolutions, sums_windows=sums_windows)
+    program = lower(
+        graph,
+        products=products,
+        convolutions=convolutions,
+        sums_windows=sums_windows,
+        channels_last=channels_last,
+    )
     (output,) = program.returns
     return Problem(
         name=name,

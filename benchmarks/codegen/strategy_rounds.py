@@ -45,6 +45,7 @@ def problems() -> dict[str, Callable[[], Problem]]:
         "layer_norm_medium": lambda: norms.layer_norm(1 << 16, 4096),
         **windows.PROBLEMS,
         **windows.SUMS,
+        **windows.CHANNELS,
         **waves.PROBLEMS,
         **turned.PROBLEMS,
         **products.PROBLEMS,
@@ -70,6 +71,7 @@ class Round:
 ROUNDS = {
     "all": Round(),
     "window_sums": Round(problems=tuple(windows.SUMS), seconds=120),
+    "channel_windows": Round(problems=tuple(windows.CHANNELS), settings=14, seconds=240),
     "windows": Round(problems=tuple(windows.PROBLEMS), seconds=75, chosen=chosen_windows()),
     "streams": Round(
         problems=(

@@ -33,6 +33,25 @@ def summed(
     return called(name, call, shape, (channels, 1, size, size), sums_windows=True)
 
 
+def channels(
+    name: str,
+    shape: tuple[int, int, int, int],
+    size: int,
+    step: int = 1,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Problem:
+    """Windows over rows of channels (batch, height, width, channels); the library's lie so too."""
+    groups = shape[-1]
+
+    def call(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        image = x.movedim(-1, 1)
+        made = functional.conv2d(image, w, bias, stride=step, padding=size // 2, groups=groups)
+        return torch.relu(made.movedim(1, -1))
+
+    shapes = (shape, (groups, 1, size, size), (groups,))
+    return called(name, call, *shapes, dtype=dtype, sums_windows=True, channels_last=True)
+
+
 def similarity(name: str, shape: tuple[int, int, int, int], size: int) -> Problem:
     """The structural similarity of two images: five windows, and what is made of them."""
     channels = shape[1]
@@ -89,4 +108,19 @@ SUMS: dict[str, Callable[[], Problem]] = {
     "summed_5_dilated": lambda: summed("summed_5_dilated", (16, 64, 256, 256), 5, gap=2),
     "similarity_11": lambda: similarity("similarity_11", (16, 3, 512, 512), 11),
     "similarity_7": lambda: similarity("similarity_7", (16, 3, 512, 512), 7),
+}
+
+# Windows of ConvNeXt's four stages and of some blocks of EfficientNet's, 64 images.
+CHANNELS: dict[str, Callable[[], Problem]] = {
+    "channels_56": lambda: channels("channels_56", (64, 56, 56, 96), 7),
+    "channels_28": lambda: channels("channels_28", (64, 28, 28, 192), 7),
+    "channels_14": lambda: channels("channels_14", (64, 14, 14, 384), 7),
+    "channels_7": lambda: channels("channels_7", (64, 7, 7, 768), 7),
+    "channels_112_of_3": lambda: channels("channels_112_of_3", (64, 112, 112, 32), 3),
+    "channels_by_2_of_3": lambda: channels("channels_by_2_of_3", (64, 112, 112, 96), 3, step=2),
+    "channels_by_2_of_5": lambda: channels("channels_by_2_of_5", (64, 56, 56, 144), 5, step=2),
+    "channels_14_of_5": lambda: channels("channels_14_of_5", (64, 14, 14, 672), 5),
+    "channels_56_float32": lambda: channels(
+        "channels_56_float32", (64, 56, 56, 96), 7, dtype=torch.float32
+    ),
 }

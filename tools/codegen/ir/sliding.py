@@ -179,10 +179,11 @@ class SlidingSums:
         read = [self.where(s.access) for s in self.under() if s.op == "load" and s.access]
         found = [one for place in read for one in _pairs(self, place)]
         lines = [s.name for s in self.under() if self.level(s.name) is Level.LINE]
-        for one in found:
+        for one in sorted(found, key=lambda one: one.step):
             apart = {one.output.name, one.tap.name}.isdisjoint({self.output.name, self.tap.name})
             beside = {"pair", one.output.name, one.tap.name}
-            if apart and one.gap == 1 and not any(beside & one.sees(name) for name in lines):
+            near = one.gap == 1 and one.step < one.tap.size
+            if apart and near and not any(beside & one.sees(name) for name in lines):
                 return one
         return None
 

@@ -145,7 +145,6 @@ class ChannelCode(SumsCode):
     def __init__(self, sums: SlidingSums, across: SlidingSums | None) -> None:
         super().__init__(sums)
         self.scopes, self.across = ChannelScopes(sums), across
-        self._vectors: frozenset[str] = frozenset()
 
     @property
     def plain_columns(self) -> list[str]:
@@ -225,9 +224,8 @@ class ChannelCode(SumsCode):
     ) -> tuple[list[str], list[str]]:
         """Lines that stand before the loop over lanes, and in it."""
         shared, own = list[str](), list[str]()
-        self._vectors = frozenset(s.name for s in stmts if self._is_vector(s, context))
         for stmt in stmts:
-            if stmt.name in self._vectors:
+            if self._is_vector(stmt):
                 shared.append(self._vector(stmt, context))
                 own.append(f"const {value_type(stmt.dtype)} v_{stmt.name} = l_{stmt.name}[e];")
             else:
@@ -235,7 +233,7 @@ class ChannelCode(SumsCode):
                 into.append(self._line(stmt, context))
         return shared, own
 
-    def _is_vector(self, stmt: Stmt, context: Context) -> bool:
+    def _is_vector(self, stmt: Stmt) -> bool:
         """Whether lanes read a value together."""
         if stmt.op != "load" or stmt.access is None or not self.sums.varies(stmt.name):
             return False
@@ -257,7 +255,7 @@ class ChannelCode(SumsCode):
         return f"const kw::Vec<{kind}, VECTOR> l_{stmt.name} = kw::widened<{kind}>({text});"
 
     def _address(self, access: Access, context: Context) -> str:
-        """A pointer; of a line at a fixed distance from the first one, as instructions have it."""
+        """A pointer; a line's is a number of elements behind the first one's."""
         place, wide = self.sums.where(access), self._is_wide(access.buffer)
         steps = {stride.by: stride.step for stride in place.steps}
         output, tap = self.sums.output.name, self.sums.tap.name

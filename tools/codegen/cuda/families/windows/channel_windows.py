@@ -26,7 +26,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
     complete,
     render,
 )
-from kernelwright.tools.codegen.ir import Emitted, Stmt, Strategy
+from kernelwright.tools.codegen.ir import Access, Emitted, Stmt, Strategy
 from kernelwright.tools.codegen.ir.loops import axis_names
 from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
 from kernelwright.tools.codegen.ir.sliding import Level, SlidingSums
@@ -63,16 +63,15 @@ def _samples_are_vectors(scopes: ChannelScopes) -> bool:
     for stmt in scopes.behind(scopes.samples):
         if stmt.op == "load" and any(sums.varies(name) for name in stmt.args):
             return False
-        if stmt.access is not None and not _is_placed(sums, stmt):
+        if stmt.access is not None and not _is_placed(sums, stmt.access):
             return False
-    return all(_is_placed(sums, store) for store in sums.loop.stores)
+    return all(_is_placed(sums, store.access) for store in sums.loop.stores)
 
 
-def _is_placed(sums: SlidingSums, one: object) -> bool:
+def _is_placed(sums: SlidingSums, access: Access) -> bool:
     """Whether an address is affine in the axes' positions."""
-    access = getattr(one, "access", None)
     known = {*axis_names(sums.loop), *sums.places}
-    return access is not None and all(stride.by in known for stride in access.strides)
+    return all(stride.by in known for stride in access.strides)
 
 
 def _weights_are_shared(scopes: ChannelScopes) -> bool:

@@ -63,6 +63,11 @@ def variance(x: torch.Tensor, v: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return rows(two) - rows(one).square()
 
 
+def means(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Windows along one axis, without weights."""
+    return x.unfold(1, 5, 1).mean(-1) + bias
+
+
 CASES: dict[str, tuple[Function, Sequence[torch.Tensor]]] = {
     "seven": (slid(padding=3), (last(2, 12, 15, 9), r(12, 1, 7, 7), r(12))),
     "halves by steps": (slid(stride=2, padding=1), (last(2, 10, 23, 18, dtype=BF16),
@@ -80,6 +85,7 @@ CASES: dict[str, tuple[Function, Sequence[torch.Tensor]]] = {
     "a volume": (slid(padding=(1, 0, 1)), (last(1, 4, 6, 7, 9), r(4, 1, 3, 2, 3), r(4))),
     "doubles": (slid(padding=1), (last(2, 4, 9, 8).double(), r(4, 1, 3, 3).double())),
     "a residual": (added, (last(2, 8, 9, 11), r(8, 1, 3, 3), last(2, 8, 9, 11))),
+    "means": (means, (r(3, 40, 12), r(12))),
     "two windows": (variance, (last(1, 4, 10, 9), r(4, 1, 3, 3), r(4, 1, 3, 3))),
 }  # fmt: skip
 QUICK = ("seven", "halves by steps", "one tile")
@@ -161,7 +167,7 @@ def test_sums_of_channels_are_what_pytorch_says(
 
 
 def _given(program: Program, inputs: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The inputs, those with their channels last as the plan copies them, and its squares."""
+    """The inputs, copies of them with channels last, and of the first one's squares."""
     found = dict(zip(program.parameters, inputs, strict=True))
     turned = {f"{n}_turned": x.movedim(1, -1).contiguous() for n, x in found.items() if x.dim() > 1}
     squares = inputs[0].square().movedim(1, -1).contiguous()
