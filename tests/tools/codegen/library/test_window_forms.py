@@ -122,7 +122,7 @@ def test_norms_that_compute_windows_themselves_are_expected_to_take_long(
 ) -> None:
     """Measured on an H200 in bf16: 915 us a norm that computes 7 x 7 windows at this size."""
     times = {
-        option.loop: option.predicted_ms
+        option.loop: option.predicted_ms / (1 + len(option.others))
         for option in blocks.options()
         if option.form == "as_written" and option.strategy.name == "columns_registers"
     }

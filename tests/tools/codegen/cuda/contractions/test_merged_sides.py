@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,9 +122,7 @@ def made(toolbox: SimpleNamespace, name: str, kind: str = "bfloat16") -> Any:
 
 
 @pytest.fixture(scope="module")
-def variants(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> Variants:
+def variants(toolbox: SimpleNamespace, small_device: Hardware) -> Variants:
     """`variants(names, kind, strategies)`: cases under the first setting of each strategy."""
 
     def found(names: Sequence[str], kind: str, strategies: Sequence[str] = ()) -> list[Any]:
@@ -133,7 +130,7 @@ def variants(
         listed: list[Any] = toolbox.make_variants(
             builds, small_device, settings=1, names=strategies, most_threads=384
         )
-        toolbox.compile_emulated(listed, Path(tmp_path_factory.mktemp("sides")))
+        toolbox.compile_emulated(listed)
         return listed
 
     return found
@@ -163,9 +160,7 @@ def test_every_family_does_in_float32(toolbox: SimpleNamespace, variants: Varian
 
 
 @pytest.fixture(scope="module")
-def in_ways(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path_factory: pytest.TempPathFactory
-) -> list[Any]:
+def in_ways(toolbox: SimpleNamespace, small_device: Hardware) -> list[Any]:
     found = []
     for at, (name, wanted) in enumerate(WAYS):
         (one,) = toolbox.make_variants(
@@ -174,7 +169,7 @@ def in_ways(
         )  # fmt: skip
         chosen = {f"K{at}_{key}": value for key, value in (PLAIN | wanted).items()}
         found.append(replace(one, settings=one.settings | chosen))
-    toolbox.compile_emulated(found, Path(tmp_path_factory.mktemp("ways")))
+    toolbox.compile_emulated(found)
     return found
 
 
@@ -200,11 +195,11 @@ def slid(build: Any) -> Any:
 
 @pytest.mark.exhaustive
 def test_windows_tell_parts_of_their_places_apart(
-    toolbox: SimpleNamespace, small_device: Hardware, tmp_path: Path
+    toolbox: SimpleNamespace, small_device: Hardware
 ) -> None:
     build = slid(toolbox.Build)
     listed = toolbox.make_variants({"slid": build}, small_device, settings=1, most_threads=384)
-    toolbox.compile_emulated(listed, tmp_path)
+    toolbox.compile_emulated(listed)
     assert [one.strategy.name for one in listed] == ["wgmma_windows"]
     check_all(toolbox, listed, least=1)
 
