@@ -94,7 +94,7 @@ class Expected:
         """Largest error over the largest true value; for integers, the share that differs."""
         worst = 0.0
         for name, start, true in self._kept or self._problem.truth(self._data):
-            got = outputs[name].view(-1)[start : start + true.numel()]
+            got = outputs[name].reshape(-1)[start : start + true.numel()]
             if not got.is_floating_point():
                 worst = max(worst, (got != true.view(-1)).double().mean().item())
                 continue

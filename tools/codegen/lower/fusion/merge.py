@@ -24,7 +24,7 @@ from kernelwright.tools.codegen.lower.nests.expressions import (
     Term,
     address,
 )
-from kernelwright.tools.codegen.lower.nests.layout import fastest, footprint
+from kernelwright.tools.codegen.lower.nests.layout import fastest, footprint, lies_mixed
 from kernelwright.tools.codegen.lower.nests.nest import Nest, where_of
 from kernelwright.tools.codegen.lower.nests.simplify import Ops
 from kernelwright.tools.types.graph import draws
@@ -353,6 +353,8 @@ class Merging:
         if not self.context.channels_last:
             return False
         inner = set(nest.inner)
+        if self.context.products and nest.is_product:
+            return lies_mixed(nest)
         read = [where for where in map(where_of, nest.loads) if where.axes & inner]
         written = [write.address for write in nest.writes if write.address.axes & inner]
         if not read or not written:

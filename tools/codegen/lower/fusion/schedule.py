@@ -197,7 +197,7 @@ class Fusion:
         pool = self.context.pool
         heavy = any(expr.op in _HEAVY for expr in made.exprs)
         repeats = nest.numel(pool) // max(1, made.numel(pool))
-        if heavy and repeats >= 8 and _along_fastest(nest, where):
+        if heavy and repeats >= 8 and (self._is_by_channel() or _along_fastest(nest, where)):
             return False
         if self.stores_sums and where.buffer in self.sums:
             return False
@@ -207,6 +207,10 @@ class Fusion:
         again = nest_read_bytes(self.context, made)
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
+
+    def _is_by_channel(self) -> bool:
+        """Whether products end with what is computed of each channel: again for every result."""
+        return self.context.channels_last and self.context.products
 
     def _sums_up(self, step: Step) -> bool:
         """Whether what a step makes is read by several, and reads far more than it stores itself.

@@ -31,6 +31,17 @@ def footprint(where: Address) -> int:
     return prod(term.size for term in where.terms) * where.dtype.itemsize_bytes
 
 
+def lies_mixed(nest: Nest) -> bool:
+    """Whether matrices beside a product's factors lie along different axes.
+
+    A tile's results are stored, or a residual read, an element a sector then.
+    """
+    beside = [where for where in map(where_of, nest.loads) if not where.axes & set(nest.inner)]
+    every = [*beside, *(write.address for write in nest.writes)]
+    largest = max(map(footprint, every))
+    return len({fastest(one) for one in every if 2 * footprint(one) >= largest}) > 1
+
+
 def nest_read_bytes(context: Context, nest: Nest) -> int:
     """Bytes that a nest must read, each element counted once."""
     read: dict[str, int] = {}

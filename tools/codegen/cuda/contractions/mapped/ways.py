@@ -55,10 +55,10 @@ _STORED, _BOXED, _BOXED_WIDE, _WIDE = 0.053, 0.03, 0.045, 128
 # are shorter than an error function (expected, not measured).
 _DEAR, _OF_A_SIDE = 0.26, 0.25
 # And what it takes to wait for a matrix that is read beside it: from registers, where each eight
-# results wait for their own (of one figure: 12,608 x 768 results of depth 768 under 128 x 192 took
-# 41.6 us with a residual on an H200, 30.7 without); through boxes, all of whose reads are under way
-# at once (expected, of 1,000 cycles a box).
-_READ, _READ_BOXED = 0.27, 0.12
+# results wait for their own; through boxes, all of whose reads are under way at once. (Of 12,608 x
+# 768 results of depth 768 with a residual on an H200: 58.0 and 53.4 us from registers of 128 x 128
+# and 128 x 192, 35.6 and 38.2 through boxes; benchmarks/results/h200/products_layers.jsonl.)
+_READ, _READ_BOXED = 0.45, 0.12
 # GB/s at which what a product reads and writes moves (fitted; a copy measured 4,256), and how far
 # that is hidden behind the steps, or they behind it: the power of their sum.
 _MOVED_GB_S, _HIDDEN = 3740.0, 2.0
@@ -204,7 +204,7 @@ def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
     # The ring runs ahead into the next tile.
     of_steps = steps * _step(way, min(way.stages(room_bytes(case)), steps * waves))
     results = way.rows * way.columns * _of_result(contraction, way, waves)
-    if way.turns and waves > 1:
+    if way.turns and waves > 1 and (way.boxes or not _waits(contraction)):
         cycles = waves * max(of_steps, (of_steps + results) / 2) + results
     else:
         cycles = waves * (of_steps + results)
@@ -214,6 +214,14 @@ def way_ms(case: Case, contraction: Contraction, way: Way) -> float:
     moved = _moved_bytes(contraction) / (_MOVED_GB_S * 1e9)
     both = ((cycles / hertz) ** _HIDDEN + moved**_HIDDEN) ** (1 / _HIDDEN)
     return float(both + (_BEFORE + _latency(way)) / hertz) * 1e3
+
+
+def _waits(contraction: Contraction) -> bool:
+    """Whether results from registers take as long beside another group's products as alone.
+
+    So they did with a GELU and with a residual: 126 and 58 us, where boxes took 106 and 36.
+    """
+    return reads_matrix(contraction) or _dear_share(contraction) >= 1
 
 
 def _of_result(contraction: Contraction, way: Way, waves: int) -> float:
