@@ -83,12 +83,23 @@ def test_what_has_no_single_positions_has_no_such_form(check: Check, name: str) 
 
 
 def test_what_follows_is_done_where_results_are_made(check: Check) -> None:
+    """But for what is returned: beside a residual a tile would be turned as it is stored."""
+    module = nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1), nn.ReLU(), Bottleneck(), Bottleneck())
+    program = _program(check(module, torch.randn(2, 16, 9, 8)).graph)
+    assert program is not None
+    products = [loop for loop in program.loops if loop.family == "product"]
+    follows = ["relu" in {stmt.op for stmt in loop.body} for loop in products]
+    assert follows == [True, True, True, False]
+    assert all(len(loop.stores) == 1 for loop in products)
+
+
+def test_what_a_norm_computes_of_a_channel_is_stored(check: Check) -> None:
+    """A tile would take the root of a variance again for every result."""
     program = _program(check(Bottleneck(), torch.randn(2, 16, 9, 8)).graph)
     assert program is not None
-    narrow, wide = (loop for loop in program.loops if loop.family == "product")
-    assert "relu" in {stmt.op for stmt in narrow.body}
-    assert "relu" in {stmt.op for stmt in wide.body}
-    assert len(narrow.stores) == len(wide.stores) == 1
+    rooted = [loop for loop in program.loops if "sqrt" in {stmt.op for stmt in loop.body}]
+    assert rooted
+    assert all(len(loop.outer) == 1 and not loop.inner for loop in rooted)
 
 
 STAGE = """
@@ -98,13 +109,16 @@ from torch import nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.narrow = nn.Conv2d(1024, 256, 1, bias=False)
-        self.wide = nn.Conv2d(256, 1024, 1, bias=False)
-        self.one, self.two = nn.BatchNorm2d(256), nn.BatchNorm2d(1024)
+        self.narrow = nn.ModuleList(nn.Conv2d(1024, 256, 1, bias=False) for _ in range(4))
+        self.wide = nn.ModuleList(nn.Conv2d(256, 1024, 1, bias=False) for _ in range(4))
+        self.one = nn.ModuleList(nn.BatchNorm2d(256) for _ in range(4))
+        self.two = nn.ModuleList(nn.BatchNorm2d(1024) for _ in range(4))
         self.eval().half()
 
     def forward(self, x):
-        return torch.relu(self.two(self.wide(torch.relu(self.one(self.narrow(x))))) + x)
+        for narrow, one, wide, two in zip(self.narrow, self.one, self.wide, self.two):
+            x = torch.relu(two(wide(torch.relu(one(narrow(x))))) + x)
+        return x
 
 def get_inputs():
     return [torch.randn(64, 1024, 14, 14).half()]
@@ -117,5 +131,5 @@ def test_a_half_type_stage_is_expected_to_be_fastest_by_tensor_maps() -> None:
     repertoire = repertoire_for(task, hardware_profile("H200"))
     chosen = fastest(repertoire.options())
     assert chosen[FORM] == CHANNEL_PRODUCTS_FORM.name
-    assert list(chosen.values()).count("wgmma_maps") == 2
+    assert list(chosen.values()).count("wgmma_maps") == 8
     assert "aten.convolution" not in repertoire.draft(chosen).plan
