@@ -37,6 +37,7 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.library.alike import Renaming, on_other_buffers, shape_of
+from kernelwright.tools.codegen.library.fixed_weights import is_laid_out, laid_out_once
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.types import LanguageName, Value
 
@@ -170,7 +171,7 @@ def assemble(
     chosen |= {node.name: choices[node.name] for node in ours if isinstance(node, LibraryCall)}
     firsts = _firsts(ours, chosen)
     emitted = {
-        node.name: _emitted(node, emitter, chosen[node.name], hardware)
+        node.name: _emitted(program, node, emitter, chosen[node.name], hardware)
         for node in ours
         if firsts[node.name] is node
     }
@@ -203,9 +204,10 @@ def returned(program: Program) -> tuple[str, ...]:
 
 def _firsts(nodes: Sequence[ProgramNode], chosen: Mapping[str, Strategy]) -> dict[str, ProgramNode]:
     """For every node, the first one whose kernel it can use: itself, or an equal one."""
-    known: dict[tuple[ProgramNode, Strategy], ProgramNode] = {}
+    known: dict[tuple[ProgramNode, Strategy, bool], ProgramNode] = {}
     return {
-        node.name: known.setdefault((shape_of(node), chosen[node.name]), node) for node in nodes
+        node.name: known.setdefault((shape_of(node), chosen[node.name], is_laid_out(node)), node)
+        for node in nodes
     }
 
 
@@ -271,9 +273,17 @@ def _prepare(
 
 
 def _emitted(
-    node: ProgramNode, emitter: Emitter, strategy: Strategy, hardware: Hardware
+    program: Program,
+    node: ProgramNode,
+    emitter: Emitter,
+    strategy: Strategy,
+    hardware: Hardware,
 ) -> Emitted:
-    return emitter.emit(emitter.rewritten(node, strategy), strategy, f"{node.name}_", hardware)
+    found = emitter.emit(emitter.rewritten(node, strategy), strategy, f"{node.name}_", hardware)
+    if not isinstance(node, Loop) or not is_laid_out(node):
+        return found
+    stored = [program.buffer(store.access.buffer) for store in node.stores]
+    return laid_out_once(node, found, {one.name: _allocation_lines(one) for one in stored})
 
 
 def _kernel(nodes: Sequence[ProgramNode], emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:
@@ -329,8 +339,9 @@ def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator
             yield f"    {step.text}"
             made |= set(step.makes)
         elif node is not None:
-            stored = _first_stored(program, node, made)
-            made |= {buffer.name for buffer in stored}
+            bound = {name for line in launches[node.name] for name in _bound(ast.parse(line))}
+            stored = [one for one in _first_stored(program, node, made) if one.name not in bound]
+            made |= {buffer.name for buffer in stored} | bound
             for line in allocated_late([*map(_allocation_lines, stored), *launches[node.name]]):
                 yield f"    {line}"
     yield f"    return {_result(program)}"

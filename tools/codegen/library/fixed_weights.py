@@ -1,8 +1,9 @@
 """What is made of weights once: which buffers that may be, and plans in which it is not.
 
 A kernel that wants a weight in a layout of its own packs it in the plan's `prepare`, which is
-redone when the weight changes. Only the weight as the module holds it may be packed so, never what
-is computed from it: a module's arithmetic is done in every call.
+redone when the weight changes, and a loop that only lays one out anew runs there. Only the weight
+as the module holds it may be packed so, never what is computed from it: a module's arithmetic is
+done in every call.
 
 Not here: who notices the change (`tools.candidates.run`, and an export for itself).
 """
@@ -10,10 +11,12 @@ Not here: who notices the change (`tools.candidates.run`, and an export for itse
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from math import prod
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
+from kernelwright.tools.codegen.ir import Emitted, Loop, PlanLine, Program, ProgramNode
+from kernelwright.tools.codegen.library.alike import Renaming
 
 _ONCE = "once_"
 _SHARE = 0.25  # of the memory of the device
@@ -35,6 +38,41 @@ def with_fixed_weights(program: Program, hardware: Hardware) -> Program:
     fixed = _within(program, fixed, _SHARE * hardware.memory_gib * 2**30)
     steps = tuple(_told(step, fixed) if isinstance(step, Loop) else step for step in program.steps)
     return program.model_copy(update={"steps": steps})
+
+
+def is_laid_out(node: ProgramNode) -> bool:
+    """Whether a loop only puts weights that may be packed once into another layout."""
+    if not isinstance(node, Loop) or node.inner or not node.fixed:
+        return False
+    loads = [stmt for stmt in node.body if stmt.op == "load" and stmt.access and not stmt.args]
+    read = {stmt.access.buffer for stmt in loads if stmt.access is not None}
+    return (
+        len(loads) == len(node.body)
+        and read <= {*node.fixed}
+        and not any(store.when for store in node.stores)
+    )
+
+
+def laid_out_once(loop: Loop, emitted: Emitted, allocations: Mapping[str, str]) -> Emitted:
+    """What is printed for such a loop, launched in `prepare` instead of in every call.
+
+    Args:
+        loop: One for which `is_laid_out` holds.
+        emitted: What its emitter printed.
+        allocations: The line that allocates each buffer that it stores.
+    """
+    kept = {name: f"{loop.name}_laid_out_{at}" for at, name in enumerate(allocations)}
+    renaming = Renaming(kept)
+    lines = [*allocations.values(), *emitted.plan]
+    once = tuple(ast.unparse(renaming.visit(ast.parse(line))) for line in lines)
+    plan = tuple(f"{name} = {made}" for name, made in kept.items())
+    return emitted.model_copy(
+        update={
+            "plan": plan,
+            "once": (*emitted.once, *once),
+            "kept": (*emitted.kept, *kept.values()),
+        }
+    )
 
 
 def _within(program: Program, names: set[str], most_bytes: float) -> set[str]:

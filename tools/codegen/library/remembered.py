@@ -11,7 +11,11 @@ from kernelwright.tools.codegen.ir import Emitted, ProgramNode, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Emitter
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.library.alike import shape_of
+from kernelwright.tools.codegen.library.fixed_weights import is_laid_out
 from kernelwright.tools.types import LanguageName
+
+# What is done once takes no time of a call; ratios are made of it.
+_NOTHING_MS = 1e-6
 
 
 class RememberingEmitter:
@@ -48,7 +52,9 @@ class RememberingEmitter:
         return self._strategies[kind]
 
     def predicted_ms(self, node: ProgramNode, strategy: Strategy, hardware: Hardware) -> float:
-        """The time to expect of a node under one of its strategies."""
+        """The time to expect of a node under one of its strategies; none where it is done once."""
+        if is_laid_out(node):
+            return _NOTHING_MS
         if hardware is not self._hardware:
             return self._emitter.predicted_ms(node, strategy, hardware)
         key = self._kind(node), strategy

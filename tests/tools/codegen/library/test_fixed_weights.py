@@ -1,5 +1,7 @@
 """Only a weight as the module holds it is packed once, and a plan can do without."""
 
+import re
+
 import pytest
 import torch
 
@@ -7,8 +9,14 @@ from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.codegen.library.fixed_weights import without_prepare
 from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, repertoire_for
-from kernelwright.tools.languages import parse_kernel
-from kernelwright.tools.tasks import trace
+from kernelwright.tools.languages import (
+    Built,
+    compile_candidate,
+    load_candidate,
+    new_candidate,
+    parse_kernel,
+)
+from kernelwright.tools.tasks import Reference, draw, trace
 from kernelwright.tools.types import Task, TracePolicy
 
 FILE = """
@@ -102,3 +110,57 @@ def test_a_drafted_plan_without_prepare_is_a_plan() -> None:
     plan = validate_plan(without_prepare(draft.plan), parse_kernel(draft.kernel, "cuda"))
     assert plan.prepared is None
     assert set(plan.weights) == {"layer.weight", "layer.bias"}
+
+
+CONVOLUTIONS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(16, 16, 3, padding=1) for _ in range(2))
+
+    def forward(self, x):
+        return torch.relu(self.second(torch.relu(self.first(x))))
+
+
+def get_inputs():
+    return [torch.randn(2, 16, 9, 8)]
+"""
+
+
+def turned_draft(device: str) -> tuple[Task, LibraryDraft]:
+    task = trace(CONVOLUTIONS, "/tmp/convolutions.py", TracePolicy())
+    assert isinstance(task, Task), task
+    return task, repertoire_for(task, hardware_profile(device)).draft({"form": "channels_last"})
+
+
+def test_weights_of_convolutions_are_laid_out_once_by_one_kernel() -> None:
+    _, draft = turned_draft("H200")
+    prepare, _, forward = draft.plan.partition("def forward")
+    plan = validate_plan(draft.plan, parse_kernel(draft.kernel, "cuda"))
+    assert plan.prepared is not None
+    assert len(plan.prepared) == 2
+    assert prepare.count("launch(") == 2
+    (kernel,) = set(re.findall(r"launch\('(\w+)'", prepare))
+    assert kernel not in forward
+    # The input's layout is nobody's to keep.
+    assert "x_turned = empty" in forward
+
+
+async def test_what_was_laid_out_follows_the_weight() -> None:
+    task, draft = turned_draft("generic_cpu")
+    candidate = new_candidate("cpp", draft.kernel, draft.plan)
+    built = await compile_candidate(candidate, architecture="", timeout_s=120)
+    assert isinstance(built, Built), built
+    module = Reference.build(task, "cpu")
+    weights, inputs = module.weights(), draw(task, "task", 0, "cpu")
+    runner = load_candidate(candidate, built, "cpu")
+    for _ in range(2):
+        runner.prepare(weights)
+        (mine,) = runner(inputs, weights)
+        torch.testing.assert_close(mine, module.forward(inputs)[0], rtol=1e-4, atol=1e-5)
+        for weight in weights.values():
+            weight.mul_(-1.5)
