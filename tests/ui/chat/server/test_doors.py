@@ -59,7 +59,7 @@ async def test_somebody_added_locks_a_running_server_at_once(house, visit, drive
     again.http.cookies = nobody.http.cookies
     with pytest.raises(socketio.exceptions.ConnectionError):
         await again.open(nobody.thread)
-    await again.http.aclose()
+    await again.leave()
 
     anna = await visit(house.url, "anna")
     await anna.say("what can you do?")

@@ -115,7 +115,7 @@ async def test_nobody_comes_in_without_a_password(locked, visit, driver):
     visitor = driver.Visitor(locked.url, "anna")
     with pytest.raises(socketio.exceptions.ConnectionError):
         await visitor.open()
-    await visitor.http.aclose()
+    await visitor.leave()
 
 
 @pytest.mark.exhaustive
@@ -219,6 +219,7 @@ async def test_another_pages_socket_is_not_opened(server, visit):
                 transports=["websocket"],
                 auth={"clientType": "webapp", "sessionId": "s", "threadId": "", "userEnv": "{}"},
             )
+        await stranger.disconnect()
 
 
 async def test_a_second_server_of_one_home_says_so(server, driver, flags):
