@@ -37,7 +37,7 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.library.alike import Renaming, on_other_buffers, shape_of
-from kernelwright.tools.codegen.library.fixed_weights import is_laid_out, laid_out_once
+from kernelwright.tools.codegen.library.fixed_weights import laid_out_once
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.types import LanguageName, Value
 
@@ -204,10 +204,9 @@ def returned(program: Program) -> tuple[str, ...]:
 
 def _firsts(nodes: Sequence[ProgramNode], chosen: Mapping[str, Strategy]) -> dict[str, ProgramNode]:
     """For every node, the first one whose kernel it can use: itself, or an equal one."""
-    known: dict[tuple[ProgramNode, Strategy, bool], ProgramNode] = {}
+    known: dict[tuple[ProgramNode, Strategy], ProgramNode] = {}
     return {
-        node.name: known.setdefault((shape_of(node), chosen[node.name], is_laid_out(node)), node)
-        for node in nodes
+        node.name: known.setdefault((shape_of(node), chosen[node.name]), node) for node in nodes
     }
 
 
@@ -280,7 +279,7 @@ def _emitted(
     hardware: Hardware,
 ) -> Emitted:
     found = emitter.emit(emitter.rewritten(node, strategy), strategy, f"{node.name}_", hardware)
-    if not isinstance(node, Loop) or not is_laid_out(node):
+    if not isinstance(node, Loop) or not node.once:
         return found
     stored = [program.buffer(store.access.buffer) for store in node.stores]
     return laid_out_once(node, found, {one.name: _allocation_lines(one) for one in stored})

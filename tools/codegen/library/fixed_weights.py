@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from math import prod
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.ir import Emitted, Loop, PlanLine, Program, ProgramNode
+from kernelwright.tools.codegen.ir import Emitted, Loop, PlanLine, Program
 from kernelwright.tools.codegen.library.alike import Renaming
 
 _ONCE = "once_"
@@ -36,28 +36,58 @@ def with_fixed_weights(program: Program, hardware: Hardware) -> Program:
         name for name, target in program.weights if name not in written and target not in updated
     }
     fixed = _within(program, fixed, _SHARE * hardware.memory_gib * 2**30)
-    steps = tuple(_told(step, fixed) if isinstance(step, Loop) else step for step in program.steps)
+    steps = tuple(
+        _told(program, step, fixed) if isinstance(step, Loop) else step for step in program.steps
+    )
     return program.model_copy(update={"steps": steps})
 
 
-def is_laid_out(node: ProgramNode) -> bool:
-    """Whether a loop only puts weights that may be packed once into another layout."""
-    if not isinstance(node, Loop) or node.inner or not node.fixed:
+def _is_laid_out(program: Program, loop: Loop, fixed: set[str]) -> bool:
+    """Whether all that a loop does is to put whole weights into another layout for this call.
+
+    What it stores is nobody else's: no other step writes it (as other pieces of a concatenation
+    are), and it does not leave the forward, where a caller may change it.
+    """
+    loads = [stmt for stmt in loop.body if stmt.op == "load" and not stmt.args]
+    if loop.inner or len(loads) != len(loop.body) or any(store.when for store in loop.stores):
         return False
-    loads = [stmt for stmt in node.body if stmt.op == "load" and stmt.access and not stmt.args]
-    read = {stmt.access.buffer for stmt in loads if stmt.access is not None}
-    return (
-        len(loads) == len(node.body)
-        and read <= {*node.fixed}
-        and not any(store.when for store in node.stores)
-    )
+    by_name = {stmt.name: stmt.access for stmt in loads}
+    names, axes = _kept_here(program, loop), {axis.name for axis in loop.outer}
+    for store in loop.stores:
+        read, made = by_name.get(store.value), program.buffer(store.access.buffer)
+        if read is None or read.buffer not in fixed or made.name not in names:
+            return False
+        given = program.buffer(read.buffer)
+        is_whole = prod(given.shape) == prod(made.shape) == loop.rows
+        if not is_whole or {read.dtype, given.dtype, store.access.dtype} != {made.dtype}:
+            return False
+        if {stride.by for stride in read.strides} - axes:
+            return False
+    return True
+
+
+_CONVOLUTION = "aten.convolution.default"
+
+
+def _kept_here(program: Program, loop: Loop) -> set[str]:
+    """Temporaries that this loop alone writes, and that only loops and convolutions read.
+
+    Any other line may hand on a view of it, which may be returned, or keep it in a buffer.
+    """
+    lines = [step for step in program.steps if isinstance(step, PlanLine)]
+    stores = [store for one in program.loops if one is not loop for store in one.stores]
+    others = {store.access.buffer for store in stores}
+    others |= {name for line in lines for name in line.makes}
+    others |= {name for line in lines if line.operator != _CONVOLUTION for name in line.uses}
+    others |= {*program.returns, *(name for name, _ in program.views)}
+    return {one.name for one in program.buffers if one.role == "temporary"} - others
 
 
 def laid_out_once(loop: Loop, emitted: Emitted, allocations: Mapping[str, str]) -> Emitted:
     """What is printed for such a loop, launched in `prepare` instead of in every call.
 
     Args:
-        loop: One for which `is_laid_out` holds.
+        loop: One that is done `once`.
         emitted: What its emitter printed.
         allocations: The line that allocates each buffer that it stores.
     """
@@ -87,9 +117,10 @@ def _within(program: Program, names: set[str], most_bytes: float) -> set[str]:
     return kept
 
 
-def _told(loop: Loop, fixed: set[str]) -> Loop:
+def _told(program: Program, loop: Loop, fixed: set[str]) -> Loop:
     read = dict.fromkeys(stmt.access.buffer for stmt in loop.body if stmt.access is not None)
-    return loop.model_copy(update={"fixed": tuple(name for name in read if name in fixed)})
+    told = {"fixed": tuple(name for name in read if name in fixed)}
+    return loop.model_copy(update=told | {"once": _is_laid_out(program, loop, fixed)})
 
 
 def _words(line: str) -> set[str]:

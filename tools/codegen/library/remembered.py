@@ -7,11 +7,10 @@ them, and how long it would take, is so for all.
 from __future__ import annotations
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.ir import Emitted, ProgramNode, Strategy
+from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Emitter
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.library.alike import shape_of
-from kernelwright.tools.codegen.library.fixed_weights import is_laid_out
 from kernelwright.tools.types import LanguageName
 
 # What is done once takes no time of a call; ratios are made of it.
@@ -53,7 +52,7 @@ class RememberingEmitter:
 
     def predicted_ms(self, node: ProgramNode, strategy: Strategy, hardware: Hardware) -> float:
         """The time to expect of a node under one of its strategies; none where it is done once."""
-        if is_laid_out(node):
+        if isinstance(node, Loop) and node.once:
             return _NOTHING_MS
         if hardware is not self._hardware:
             return self._emitter.predicted_ms(node, strategy, hardware)

@@ -258,7 +258,7 @@ def lower(
         sums_windows=sums_windows,
         calls_windows=calls_windows,
     )
-    returned = [_returned(context, name) for name in graph.outputs]
+    returned = [_returned(context, graph, name) for name in graph.outputs]
     updates = [
         (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations
     ]
@@ -276,12 +276,32 @@ def _tidied(context: Context, step: Step) -> list[Step]:
     return [replace(step, nest=nest) for nest in tidy(context.ops, step.nest)]
 
 
-def _returned(context: Context, name: str) -> View:
-    """An output as a view the plan can write; views of inputs are handed out as they are."""
+# What makes a tensor that is nobody else's, of one that loops read where it lies.
+_COPIES = frozenset({"clone", "lift_fresh_copy"})
+
+
+def _returned(context: Context, graph: Graph, name: str) -> View:
+    """An output as a view the plan can write.
+
+    Views of inputs and weights are handed out as they are, copies of them as copies.
+    """
     view = context.values[name][0]
     if view is None:
         raise KeyError(name)
-    return view if view.text is not None else context.copy(view)
+    given = {one.buffer for leaf in context.leaves for one in context.values[leaf] if one}
+    if view.text is None or (view.buffer in given and _is_copied(graph, name)):
+        return context.copy(view)
+    return view
+
+
+def _is_copied(graph: Graph, name: str) -> bool:
+    """Whether a copy was made between a leaf and this view of it."""
+    nodes = {node.name: node for node in graph.nodes}
+    while base(nodes[name].op) in SHAPES:
+        if base(nodes[name].op) in _COPIES:
+            return True
+        name = refs(nodes[name])[0]
+    return False
 
 
 def _stored(context: Context, view: View) -> View:

@@ -36,6 +36,13 @@ class Bottleneck(nn.Module):
         return torch.relu(y + (x if self.around is None else self.around(x)))
 
 
+class Part(nn.Module):
+    """One channel of several, computed."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)[:, 1:2]
+
+
 CASES: dict[str, tuple[nn.Module, tuple[int, ...], int, int]] = {
     # The module, its input, convolutions that stay calls, and products.
     "a block": (Bottleneck(), (2, 16, 9, 8), 1, 2),
@@ -43,14 +50,15 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...], int, int]] = {
     "of lines": (nn.Sequential(nn.Conv1d(16, 8, 1), nn.GELU(), nn.Conv1d(8, 4, 3), nn.GELU()),
                  (3, 16, 21), 1, 1),
     "of volumes": (nn.Sequential(nn.Conv3d(4, 8, 1), nn.SiLU()), (2, 4, 5, 3, 7), 0, 1),
-    "returned as it is": (nn.Conv2d(4, 8, 1), (2, 4, 5, 6), 0, 1),
-    "of images that nothing is known of": (nn.Sequential(nn.ReLU(), nn.Conv2d(4, 8, 1)),
+    "of images that nothing is known of": (nn.Sequential(nn.ReLU(), nn.Conv2d(4, 8, 1), nn.SiLU()),
                                            (2, 4, 5, 6), 0, 1),
 }  # fmt: skip
 NONE: dict[str, nn.Module] = {
     "windows alone": nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU()),
     "padded": nn.Conv2d(4, 8, 1, padding=1),
     "in groups": nn.Sequential(nn.Conv2d(4, 8, 1, groups=2), nn.ReLU()),
+    "returned as it is": nn.Conv2d(4, 8, 1),
+    "of one channel": nn.Sequential(Part(), nn.Conv2d(1, 8, 1), nn.ReLU()),
     "transposed": nn.Sequential(nn.ConvTranspose2d(4, 8, 1), nn.ReLU()),
 }
 
@@ -80,6 +88,28 @@ def test_single_positions_are_products_and_windows_stay_calls(
 @pytest.mark.parametrize("name", NONE)
 def test_what_has_no_single_positions_has_no_such_form(check: Check, name: str) -> None:
     assert _program(check(NONE[name], torch.randn(2, 4, 6, 5)).graph) is None
+
+
+class Apart(nn.Module):
+    """A convolution of one channel of several, and another one behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.more = nn.Conv2d(1, 8, 1), nn.Conv2d(8, 8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a, b, _ = x.chunk(3, 1)
+        return torch.relu(self.more(torch.relu(self.one(a)))) * b
+
+
+def test_what_is_refused_leaves_nothing_behind(check: Check, interpret: Any) -> None:
+    module, x = Apart(), torch.randn(2, 3, 6, 5)
+    checked = check(module, x)
+    program = _program(checked.graph)
+    assert program is not None
+    weights = {key: value.detach() for key, value in module.state_dict().items()}
+    (mine,), _ = interpret(program, [x], weights)
+    torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=2e-5)
 
 
 def test_what_follows_is_done_where_results_are_made(check: Check) -> None:

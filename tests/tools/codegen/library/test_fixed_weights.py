@@ -150,6 +150,57 @@ def test_weights_of_convolutions_are_laid_out_once_by_one_kernel() -> None:
     assert "x_turned = empty" in forward
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return torch.cat([x, self.w.expand(4, 1, 64)], 1)",
+        "return torch.cat([self.w.expand(4, 1, 64), x], 1)",
+        "return torch.cat([self.w.expand(4, 1, 64), x @ self.v.mT], 1) + x.mean()",
+        "return x + 1, self.w.repeat(1, 3, 1)",
+        "return x + 1, self.v.mT.contiguous()",
+        "return x + 1, torch.stack([self.v, self.v])",
+        "return x + 1, self.v.half()",
+        "return x + 1, F.embedding(self.at, self.v)",
+    ],
+)
+async def test_what_leaves_or_is_written_in_parts_is_made_in_every_call(forward: str) -> None:
+    """Twice, the first answer changed in between."""
+    text = f"""
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(1, 1, 64))
+        self.v = torch.nn.Parameter(torch.randn(64, 64))
+        self.register_buffer("at", torch.arange(3))
+
+    def forward(self, x):
+        {forward}
+
+def get_inputs():
+    return [torch.randn(4, 7, 64)]
+"""
+    task = trace(text, "/tmp/parts.py", TracePolicy())
+    assert isinstance(task, Task), task
+    draft = repertoire_for(task, hardware_profile("generic_cpu")).draft({})
+    candidate = new_candidate("cpp", draft.kernel, draft.plan)
+    built = await compile_candidate(candidate, architecture="", timeout_s=120)
+    assert isinstance(built, Built), built
+    module = Reference.build(task, "cpu")
+    weights, inputs = module.weights(), draw(task, "task", 0, "cpu")
+    runner = load_candidate(candidate, built, "cpu")
+    runner.prepare(weights)
+    wanted = module.forward(inputs)
+    first = runner(inputs, weights)
+    torch.testing.assert_close(tuple(first), tuple(wanted), rtol=1e-4, atol=1e-5)
+    for one in first:
+        one.zero_()
+    again = runner(inputs, weights)
+    torch.testing.assert_close(tuple(again), tuple(wanted), rtol=1e-4, atol=1e-5)
+
+
 async def test_what_was_laid_out_follows_the_weight() -> None:
     task, draft = turned_draft("generic_cpu")
     candidate = new_candidate("cpp", draft.kernel, draft.plan)

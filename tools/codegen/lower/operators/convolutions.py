@@ -132,7 +132,7 @@ def product_of_channels(context: Context, node: Node, arguments: Arguments, x: V
     """
     out, weight = node.out[0], context.value(arguments.tensor(1))
     rank = len(weight.dims) - 2
-    if not is_of_channels(context, node, arguments) or len(x.dims) != rank + 2:
+    if not is_of_channels(context, node, arguments):
         raise UnlikeError("a convolution that is no product of matrices")
     matrix = View(weight.buffer, weight.dtype, weight.offset, weight.dims[:2], None)
     given = [views.unsqueeze(x, rank + 1), matrix]
@@ -144,8 +144,6 @@ def product_of_channels(context: Context, node: Node, arguments: Arguments, x: V
     is_tf32 = context.is_tf32
     value = _multiplied(context, out.dtype, first, second, is_tf32=is_tf32)
     outer, inner = space.names(range(rank + 2)), space.names([rank + 2])
-    if not inner:
-        raise UnlikeError("a convolution that only scales")
     value = context.pool.make("reduce", value.dtype, (value,), word="sum")
     for one in added:
         value = context.ops("add", value, one)
@@ -157,15 +155,16 @@ def product_of_channels(context: Context, node: Node, arguments: Arguments, x: V
 def is_of_channels(context: Context, node: Node, arguments: Arguments) -> bool:
     """Whether a convolution is one of single positions that is asked for as a product.
 
-    One that leaves positions out stays with the library: its rows are no whole tiles of memory.
+    One that leaves positions out stays with the library, as its rows are no whole tiles of memory,
+    and so does what leaves the forward as it lies.
     """
-    if not (context.channels_last and context.products):
+    if not (context.channels_last and context.products) or node.name in context.kept:
         return False
-    shape = context.value(arguments.tensor(1)).shape
+    shape, given = (context.value(arguments.tensor(at)).shape for at in (1, 0))
     steps = {*(arguments.integers(3) or ()), *(one + 1 for one in arguments.integers(4) or ())}
-    is_single = len(shape) > 2 and prod(shape[2:]) == 1 and steps <= {1}
-    turns_or_groups = arguments.flag(6) or arguments.integer(8) > 1
-    return is_single and not turns_or_groups and computed(node.out[0].dtype) is DType.FLOAT32
+    is_single = 2 < len(shape) == len(given) and prod(shape[2:]) == 1 and steps <= {1}
+    plain = shape[1] > 1 and not arguments.flag(6) and arguments.integer(8) == 1
+    return is_single and plain and computed(node.out[0].dtype) is DType.FLOAT32
 
 
 def _keeps_float32(arguments: Arguments) -> bool:

@@ -265,7 +265,8 @@ class ChannelCode(SumsCode):
         first = f"{'(long long)' if wide else ''}first * {steps[output]}"
         rest = self._place(Bound(offset=place.offset, steps=others), context, wide=wide)
         step = steps[output] // self.sums.step
-        return f"g_{access.buffer} + ({first} + {rest}) + line * {step}"
+        line = f"{'(long long)' if wide else ''}line * {step}"
+        return f"g_{access.buffer} + ({first} + {rest}) + {line}"
 
     def _computed(self, stmt: Stmt, context: Context) -> str:
         side = self.sums.sides.get(stmt.name)
