@@ -338,10 +338,11 @@ def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator
             yield f"    {step.text}"
             made |= set(step.makes)
         elif node is not None:
-            bound = {name for line in launches[node.name] for name in _bound(ast.parse(line))}
-            stored = [one for one in _first_stored(program, node, made) if one.name not in bound]
-            made |= {buffer.name for buffer in stored} | bound
-            for line in allocated_late([*map(_allocation_lines, stored), *launches[node.name]]):
+            stored = _first_stored(program, node, made)
+            made |= {buffer.name for buffer in stored}
+            is_kept = isinstance(node, Loop) and node.once  # allocated in `prepare`
+            allocations = [] if is_kept else [*map(_allocation_lines, stored)]
+            for line in allocated_late([*allocations, *launches[node.name]]):
                 yield f"    {line}"
     yield f"    return {_result(program)}"
 

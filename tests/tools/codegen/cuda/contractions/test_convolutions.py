@@ -138,8 +138,10 @@ def _wanted(name: str) -> str:
 def _draft(name: str, hardware: Hardware) -> Any:
     repertoire = _repertoire(name, hardware)
     wanted = _wanted(name)
-    ours = [one for one in repertoire.options() if one.strategy.name == wanted]
-    assert len(ours) == 1, [one.strategy.name for one in repertoire.options()]
+    # Single positions have a form of their own besides, with channels last.
+    options = [one for one in repertoire.options() if one.form in ("", "convolutions")]
+    ours = [one for one in options if one.strategy.name == wanted]
+    assert len(ours) == 1, [one.strategy.name for one in options]
     form = {"form": ours[0].form} if ours[0].form else {}
     return repertoire.draft({**form, ours[0].loop: wanted})
 
