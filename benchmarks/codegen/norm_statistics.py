@@ -31,7 +31,7 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
-from kernelwright.tools.codegen.library.forms.statistics import STATISTICS
+from kernelwright.tools.codegen.library.forms.products import STATISTICS
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     Option,

@@ -86,6 +86,7 @@ _STEP_US = 13.7
 LIBRARY_PRODUCTS = frozenset(
     {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.addbmm.default"}
 )
+CONVOLUTION = "aten.convolution.default"
 _OF_PLAIN_RATE = 0.76
 # In half precision, of the fp16 tensor rate: 771 of 989 there, 547 at 2048 cubed.
 HALF_PRODUCTS = 0.7

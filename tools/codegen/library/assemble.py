@@ -282,7 +282,8 @@ def _emitted(
     if not isinstance(node, Loop) or not node.once:
         return found
     stored = [program.buffer(store.access.buffer) for store in node.stores]
-    return laid_out_once(node, found, {one.name: _allocation_lines(one) for one in stored})
+    plain = fixed(found, emitter.header(), emitter.language)
+    return laid_out_once(node, plain, {one.name: _allocation_lines(one) for one in stored})
 
 
 def _kernel(nodes: Sequence[ProgramNode], emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:

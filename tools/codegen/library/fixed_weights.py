@@ -16,6 +16,7 @@ from math import prod
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.ir import Emitted, Loop, PlanLine, Program
+from kernelwright.tools.codegen.ir.roofline import CONVOLUTION
 from kernelwright.tools.codegen.library.alike import Renaming
 
 _ONCE = "once_"
@@ -66,9 +67,6 @@ def _is_laid_out(program: Program, loop: Loop, fixed: set[str]) -> bool:
     return True
 
 
-_CONVOLUTION = "aten.convolution.default"
-
-
 def _kept_here(program: Program, loop: Loop) -> set[str]:
     """Temporaries that this loop alone writes, and that only loops and convolutions read.
 
@@ -78,7 +76,7 @@ def _kept_here(program: Program, loop: Loop) -> set[str]:
     stores = [store for one in program.loops if one is not loop for store in one.stores]
     others = {store.access.buffer for store in stores}
     others |= {name for line in lines for name in line.makes}
-    others |= {name for line in lines if line.operator != _CONVOLUTION for name in line.uses}
+    others |= {name for line in lines if line.operator != CONVOLUTION for name in line.uses}
     others |= {*program.returns, *(name for name, _ in program.views)}
     return {one.name for one in program.buffers if one.role == "temporary"} - others
 

@@ -28,7 +28,12 @@ from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.ir.roofline import line_ms
 from kernelwright.tools.codegen.library.alike import shape_of
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.emitters import emitter_for
+from kernelwright.tools.codegen.library.emitters import (
+    RememberingEmitter,
+    emitter_for,
+    keeps_up,
+    lacks_kernels,
+)
 from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
 from kernelwright.tools.codegen.library.forms.attention import (
     ATTENTION_KINDS,
@@ -36,7 +41,6 @@ from kernelwright.tools.codegen.library.forms.attention import (
     CALLED_PRODUCTS_FORM,
     SCORED_PRODUCTS_FORM,
 )
-from kernelwright.tools.codegen.library.forms.channel_products import CHANNEL_PRODUCTS_FORM
 from kernelwright.tools.codegen.library.forms.forms import (
     CONVOLUTIONS_FORM,
     FOLDED_FORM,
@@ -45,14 +49,11 @@ from kernelwright.tools.codegen.library.forms.forms import (
     Form,
     forms,
 )
-from kernelwright.tools.codegen.library.forms.statistics import STATISTICS_FORM
+from kernelwright.tools.codegen.library.forms.products import PRODUCT_KINDS
 from kernelwright.tools.codegen.library.forms.windows import WINDOW_KINDS
-from kernelwright.tools.codegen.library.remembered import RememberingEmitter
-from kernelwright.tools.codegen.library.worth import keeps_up, lacks_kernels
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
 FORM = "form"
-_PRODUCT_KINDS = (STATISTICS_FORM, CHANNEL_PRODUCTS_FORM)
 # What a candidate declares whose float32 products round their factors.
 ROUNDED_FACTORS = "factors=rounded"
 
@@ -240,13 +241,13 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, *_PRODUCT_KINDS)
+    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, *PRODUCT_KINDS)
     without = () if writes.multiplies else multiplies
     if not writes.convolves(hardware):
         without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
     if not writes.sums_windows:
         without = (*without, *WINDOW_KINDS)
-    every = (*FORM_KINDS, *_PRODUCT_KINDS, *WINDOW_KINDS, *ATTENTION_KINDS)
+    every = (*FORM_KINDS, *PRODUCT_KINDS, *WINDOW_KINDS, *ATTENTION_KINDS)
     kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 
@@ -386,9 +387,14 @@ class PlaybookRepertoire:
         return self._known[key]
 
     def _alike(self, form: Form) -> list[tuple[ProgramNode, ...]]:
-        """Its nodes, those together that are alike and have the same strategies."""
+        """Its nodes, those together that are alike and have the same strategies.
+
+        What is done once takes no time of a call, and nothing is gained by another way to do it.
+        """
         found: dict[tuple[ProgramNode, tuple[Strategy, ...]], list[ProgramNode]] = {}
-        for node in self._ours(form):
+        ours = self._ours(form)
+        in_calls = [node for node in ours if not (isinstance(node, Loop) and node.once)]
+        for node in in_calls or ours:
             found.setdefault((shape_of(node), self._ways(node, form)), []).append(node)
         return [tuple(nodes) for nodes in found.values()]
 

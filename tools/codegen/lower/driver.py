@@ -260,7 +260,7 @@ def lower(
     )
     returned = [_returned(context, graph, name) for name in graph.outputs]
     updates = [
-        (m.target, _stored(context, context.value(Ref(node=m.node)))) for m in graph.mutations
+        (m.target, context.in_plan(context.value(Ref(node=m.node)))) for m in graph.mutations
     ]
     needed = frozenset([view.buffer for view in returned] + [view.buffer for _, view in updates])
     steps = _scheduled(context, needed, one_pass)
@@ -289,23 +289,17 @@ def _returned(context: Context, graph: Graph, name: str) -> View:
     if view is None:
         raise KeyError(name)
     given = {one.buffer for leaf in context.leaves for one in context.values[leaf] if one}
-    if view.text is None or (view.buffer in given and _is_copied(graph, name)):
-        return context.copy(view)
-    return view
+    is_copy = view.buffer in given and _is_copied(graph, name)
+    return context.copy(view) if is_copy else context.in_plan(view)
 
 
 def _is_copied(graph: Graph, name: str) -> bool:
     """Whether a copy was made between a leaf and this view of it."""
-    nodes = {node.name: node for node in graph.nodes}
-    while base(nodes[name].op) in SHAPES:
-        if base(nodes[name].op) in _COPIES:
+    while base((node := graph.node(name)).op) in SHAPES:
+        if base(node.op) in _COPIES:
             return True
-        name = refs(nodes[name])[0]
+        (name, *_) = refs(node)
     return False
-
-
-def _stored(context: Context, view: View) -> View:
-    return view if view.text is not None else context.copy(view)
 
 
 def _told_apart(context: Context, returned: list[View], lines: list[PlanLine]) -> list[View]:

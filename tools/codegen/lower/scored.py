@@ -42,7 +42,7 @@ def _scores(context: Context, node: Node, arguments: Arguments) -> None:
 
 def _attention(context: Context, node: Node, arguments: Arguments) -> None:
     query, key, value, made = (context.value(arguments.tensor(at)) for at in range(4))
-    query, key, value = (_written(context, one) for one in (query, key, value))
+    query, key, value = (context.in_plan(one) for one in (query, key, value))
     nest = _Chain(context).nest(node, made)
     loop = loop_of(context.pool, nest, f"{node.name}_scores")
     score = _score_of(context, nest)
@@ -62,11 +62,6 @@ def _attention(context: Context, node: Node, arguments: Arguments) -> None:
         cost_bytes=moved, cost_flops=2 * prod(made.shape) * (query.shape[-1] + value.shape[-1]),
         scores=function,
     ))  # fmt: skip
-
-
-def _written(context: Context, view: View) -> View:
-    """A tensor that the plan has words for."""
-    return view if view.text is not None else context.copy(view)
 
 
 def _score_of(context: Context, nest: Nest) -> Expr:

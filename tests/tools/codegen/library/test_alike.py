@@ -15,7 +15,7 @@ from kernelwright.tools.codegen.ir import Access, Loop
 from kernelwright.tools.codegen.ir.loops import Axis, Stmt, Store, Stride
 from kernelwright.tools.codegen.library.alike import buffers_of, on_other_buffers, shape_of
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.library.remembered import RememberingEmitter
+from kernelwright.tools.codegen.library.emitters import RememberingEmitter
 from kernelwright.tools.languages import (
     Built,
     compile_candidate,

@@ -134,7 +134,19 @@ def get_inputs():
 def turned_draft(device: str) -> tuple[Task, LibraryDraft]:
     task = trace(CONVOLUTIONS, "/tmp/convolutions.py", TracePolicy())
     assert isinstance(task, Task), task
-    return task, repertoire_for(task, hardware_profile(device)).draft({"form": "channels_last"})
+    repertoire = repertoire_for(task, hardware_profile(device))
+    draft = repertoire.draft({"form": "channels_last"})
+    # Nothing is gained by another way to do what is done once.
+    loops = {name for option in repertoire.options() for name in option.loops}
+    names = set(re.findall(r"prepared\['?\"?(\w+)_laid_out", draft.plan))
+    assert len(names) == 2
+    assert not names & loops
+    assert not any(f"{name}_" in line for name in names for line in tunables(draft))
+    return task, draft
+
+
+def tunables(draft: LibraryDraft) -> list[str]:
+    return [line for line in draft.kernel.splitlines() if line.startswith("// tune:")]
 
 
 def test_weights_of_convolutions_are_laid_out_once_by_one_kernel() -> None:

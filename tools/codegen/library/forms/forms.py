@@ -16,7 +16,7 @@ from functools import cached_property
 from kernelwright.tools.codegen.algebra import REWRITES, rewritten
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
-from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS, loop_bytes
+from kernelwright.tools.codegen.ir.roofline import CONVOLUTION, LIBRARY_PRODUCTS, loop_bytes
 from kernelwright.tools.codegen.ir.scores import ATTENTION_CALL
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
@@ -76,12 +76,12 @@ class Lowerings:
     @cached_property
     def convolved(self) -> Program | None:
         """Its convolutions as loops, where there are some."""
-        return _with_fewercalls_of(self, {_CONVOLUTION}, convolutions=True)
+        return with_fewer_calls(self, {CONVOLUTION}, convolutions=True)
 
     @cached_property
     def multiplied(self) -> Program | None:
         """Its products of matrices as loops, where there are some; attention is made of them."""
-        return _with_fewercalls_of(self, {*LIBRARY_PRODUCTS, ATTENTION_CALL})
+        return with_fewer_calls(self, {*LIBRARY_PRODUCTS, ATTENTION_CALL})
 
     @property
     def moves_less(self) -> bool:
@@ -205,7 +205,6 @@ ALGEBRA_FORM = FormKind(_NAME, "A", _program, _algebra_idea)
 
 
 _CHANNELS_LAST = "channels_last"
-_CONVOLUTION = "aten.convolution.default"
 
 
 def _channels_last_program(lowerings: Lowerings) -> Program | None:
@@ -225,7 +224,7 @@ def convolves(program: Program) -> bool:
     made = {
         name
         for step in program.steps
-        if isinstance(step, PlanLine) and step.operator == _CONVOLUTION
+        if isinstance(step, PlanLine) and step.operator == CONVOLUTION
         for name in step.makes
     }
     loads = (stmt.access for loop in program.loops for stmt in loop.body)
@@ -287,15 +286,20 @@ def _products_program(lowerings: Lowerings) -> Program | None:
     return lowerings.multiplied
 
 
-def _with_fewercalls_of(
-    lowerings: Lowerings, operators: Collection[str], *, convolutions: bool = False
+def with_fewer_calls(
+    lowerings: Lowerings, operators: Collection[str], **lowered: bool
 ) -> Program | None:
-    """Products as loops, where the library is then asked for fewer of these operators."""
+    """Products as loops, where the library is then asked for fewer of these operators.
+
+    Args:
+        lowerings: The task's.
+        operators: Those whose calls count.
+        lowered: What else `lower` is asked for.
+    """
     before = calls_of(lowerings.plain, operators)
     if not before:
         return None
-    changed, parameters = lowerings.changed, lowerings.parameters
-    program = lower(changed, parameters, products=True, convolutions=convolutions)
+    program = lower(lowerings.changed, lowerings.parameters, products=True, **lowered)
     return program if calls_of(program, operators) < before else None
 
 

@@ -274,6 +274,10 @@ class Context:
         self.add(Nest(space.names(), (), (Write(space.at(made), value),)))
         return made
 
+    def in_plan(self, view: View) -> View:
+        """The tensor as the plan has words for it: where it has none, a copy."""
+        return view if view.text is not None else self.copy(view)
+
     def held(self, view: View | None, remedy: Callable[[View], View | None], source: View) -> View:
         """`view`, or what `remedy` makes of a copy of `source` where the view does not exist."""
         if view is not None:

@@ -116,40 +116,34 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
     context.values[node.name] = (_cropped(context, made, out.shape),)
 
 
-def product_of_channels(context: Context, node: Node, arguments: Arguments, x: View) -> None:
+def product_of_channels(context: Context, node: Node, x: View) -> None:
     """A convolution of single positions, with channels last on both sides, as a product.
 
     Its rows are the positions of all images, which lie one behind another.
 
     Args:
         context: The translation.
-        node: The convolution.
-        arguments: Its own.
+        node: The convolution, for which `is_of_channels` holds.
         x: What it convolves, in the order batch, positions, channels.
-
-    Raises:
-        UnlikeError: It is not asked for, or none of these.
     """
-    out, weight = node.out[0], context.value(arguments.tensor(1))
-    rank = len(weight.dims) - 2
-    if not is_of_channels(context, node, arguments):
-        raise UnlikeError("a convolution that is no product of matrices")
-    matrix = View(weight.buffer, weight.dtype, weight.offset, weight.dims[:2], None)
-    given = [views.unsqueeze(x, rank + 1), matrix]
-    if (bias := arguments.ref(2)) is not None:
-        given.append(views.unsqueeze(context.value(bias), 1))
-    shape = tuple(out.shape[at] for at in views.channels_last(rank + 2))
-    space = context.space(given, (*shape, weight.shape[1]))
-    first, second, *added = (context.load(where, out.dtype) for where in space.addresses)
-    is_tf32 = context.is_tf32
-    value = _multiplied(context, out.dtype, first, second, is_tf32=is_tf32)
-    outer, inner = space.names(range(rank + 2)), space.names([rank + 2])
+    out, arguments = node.out[0], Arguments(node)
+    matrix, bias = context.value(arguments.tensor(1)), arguments.ref(2)
+    rank = len(x.shape)
+    for _ in range(rank - 2):
+        matrix = views.squeeze(matrix, 2)
+    added = [views.unsqueeze(context.value(bias), 1)] if bias is not None else []
+    shape = tuple(out.shape[at] for at in views.channels_last(rank))
+    given = [views.unsqueeze(x, rank - 1), matrix, *added]
+    space = context.space(given, (*shape, matrix.shape[1]))
+    first, second, *added_up = (context.load(where, out.dtype) for where in space.addresses)
+    value = _multiplied(context, out.dtype, first, second, is_tf32=context.is_tf32)
     value = context.pool.make("reduce", value.dtype, (value,), word="sum")
-    for one in added:
+    for one in added_up:
         value = context.ops("add", value, one)
     made = context.buffer(node.name, TensorSpec(shape=shape, dtype=out.dtype))
-    context.add(Nest(outer, inner, (Write(space.at(made, range(rank + 2)), value),)))
-    context.values[node.name] = (views.permute(made, views.channels_first(rank + 2)),)
+    write = Write(space.at(made, range(rank)), value)
+    context.add(Nest(space.names(range(rank)), space.names([rank]), (write,)))
+    context.values[node.name] = (views.permute(made, views.channels_first(rank)),)
 
 
 def is_of_channels(context: Context, node: Node, arguments: Arguments) -> bool:

@@ -74,7 +74,7 @@ def convolved(context: Context, node: Node, users: Users) -> None:
         if ref.node in turned:
             uses.append(turned[ref.node].buffer)
             return f"{turned[ref.node].text}.permute({views.words(first)})"
-        view = _stored(context, context.value(ref))
+        view = context.in_plan(context.value(ref))
         uses.append(view.buffer)
         return view.text or view.buffer
 
@@ -100,7 +100,8 @@ def convolve(context: Context, node: Node, users: Users) -> None:
         return
     if _made(context, node, convolution):
         return
-    if _made(context, node, partial(_channels_product, users=users)):
+    if is_of_channels(context, node, Arguments(node)):
+        _product_of_channels(context, node, users)
         return
     takes = _takes_any if context.channels_last else _in_loop
     readers = users.get(node.name, ())
@@ -124,47 +125,40 @@ def _made(context: Context, node: Node, ours: Callable[[Context, Node, Arguments
     return True
 
 
-def _turned_input(context: Context, ref: Ref, users: Users) -> View:
-    """What a window slides over, with its channels last; so it lies for all, where all can."""
+def _turned_input(context: Context, ref: Ref, users: Users, *, is_stored: bool = False) -> View:
+    """What a window slides over, with its channels last; so it lies for all, where all can.
+
+    Neighbours read it again and again, and what made it lies otherwise more often than not: where a
+    loop of ours does, it is stored.
+    """
     rank = len(context.value(ref).shape)
     turned = _turned(context, ref, channels_last(rank))
     stays = ref.node in context.leaves or ref.node in context.kept
     if not stays and all(_takes_any(item, users) for item in users[ref.node]):
         context.values[ref.node] = (views.permute(turned, channels_first(rank)),)
+    if is_stored and turned.buffer not in context.weights:
+        context.stored.add(turned.buffer)
     return turned
 
 
-def _channels_product(context: Context, node: Node, arguments: Arguments, *, users: Users) -> None:
-    """A convolution of single positions as a product.
-
-    Raises:
-        UnlikeError: As `product_of_channels` says.
-    """
-    if not is_of_channels(context, node, arguments):
-        raise UnlikeError("no product of channels")
-    turned = _turned_input(context, arguments.tensor(0), users)
-    if turned.buffer not in context.weights:
-        context.stored.add(turned.buffer)
-    product_of_channels(context, node, arguments, turned)
+def _product_of_channels(context: Context, node: Node, users: Users) -> None:
+    """A convolution of single positions as a product."""
+    read = Arguments(node).tensor(0)
+    product_of_channels(context, node, _turned_input(context, read, users, is_stored=True))
 
 
 def _weighted_windows(context: Context, node: Node, arguments: Arguments, *, users: Users) -> None:
     """A convolution in which no channel meets another as a loop of ours.
 
-    Summed with channels last its input is stored: neighbours read it again and again, and what
-    made it lies otherwise more often than not.
-
     Raises:
         UnlikeError: As `depthwise` says.
     """
-    weight = context.value(arguments.tensor(1))
-    summed = context.sums_windows and is_summed(weight.shape[2:])
-    if not (context.channels_last and summed and is_depthwise(context, arguments)):
+    x, weight = (context.value(arguments.tensor(at)).shape for at in (0, 1))
+    summed = context.sums_windows and is_summed(weight[2:])
+    if not (context.channels_last and summed and is_depthwise(arguments, x, weight)):
         depthwise(context, node, arguments)
         return
-    turned = _turned_input(context, arguments.tensor(0), users)
-    if turned.buffer not in context.weights:
-        context.stored.add(turned.buffer)
+    turned = _turned_input(context, arguments.tensor(0), users, is_stored=True)
     depthwise(context, node, arguments, views.permute(turned, channels_first(len(turned.shape))))
 
 
@@ -194,10 +188,6 @@ def _turned(context: Context, ref: Ref, last: tuple[int, ...]) -> View:
     if view not in context.turned:
         context.turned[view] = context.copy(view, named="turned")
     return context.turned[view]
-
-
-def _stored(context: Context, view: View) -> View:
-    return view if view.text is not None else context.copy(view)
 
 
 Users = Mapping[str, tuple[Node, ...]]

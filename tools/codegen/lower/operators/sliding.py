@@ -206,9 +206,14 @@ def stored(context: Context, node: Node, space: Space, value: Expr | None) -> No
     store(context, first, space, value)
 
 
-def is_depthwise(context: Context, arguments: Arguments) -> bool:
-    """Whether a convolution has as many groups as channels, and an output for each."""
-    x, weight = (context.value(arguments.tensor(at)).shape for at in (0, 1))
+def is_depthwise(arguments: Arguments, x: Sequence[int], weight: Sequence[int]) -> bool:
+    """Whether a convolution has as many groups as channels, and an output for each.
+
+    Args:
+        arguments: The convolution's.
+        x: The shape of what it convolves.
+        weight: The shape of its weight.
+    """
     alone = arguments.integer(8) == x[1] == weight[0]
     return alone and len(x) == len(weight) and not arguments.flag(6)
 
@@ -223,9 +228,9 @@ def depthwise(
     Raises:
         UnlikeError: channels meet, the convolution is transposed, or the window is too large.
     """
-    if not is_depthwise(context, arguments):
-        raise UnlikeError("channels meet")
     x, weight = (context.value(arguments.tensor(at)) for at in (0, 1))
+    if not is_depthwise(arguments, x.shape, weight.shape):
+        raise UnlikeError("channels meet")
     x = x if lying is None else lying
     shape, rank = node.out[0].shape, len(weight.dims) - 2
     numbers = [each(arguments.integers(at), rank) for at in (3, 4, 5)]
@@ -259,13 +264,11 @@ def is_summed(sizes: Sequence[int]) -> bool:
 
 def weighs_windows(graph: Graph, node: Node) -> bool:
     """Whether a node is a convolution in which no channel meets another, and may be summed."""
-    arguments = Arguments(node)
-    if base(node.op) != "convolution" or arguments.flag(6):
+    if base(node.op) != "convolution":
         return False
+    arguments = Arguments(node)
     x, weight = (graph.node(arguments.tensor(at).node).out[0].shape for at in (0, 1))
-    channels = x[1]
-    depthwise = arguments.integer(8) == channels == node.out[0].shape[1]
-    return depthwise and len(x) == len(weight) and is_summed(weight[2:])
+    return is_depthwise(arguments, x, weight) and is_summed(weight[2:])
 
 
 def _summed(

@@ -10,7 +10,7 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
-from kernelwright.tools.codegen.library.forms.statistics import STATISTICS
+from kernelwright.tools.codegen.library.forms.products import STATISTICS
 from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values

@@ -9,8 +9,8 @@ from torch import nn
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.ir import PlanLine, Program
-from kernelwright.tools.codegen.library.forms.channel_products import CHANNEL_PRODUCTS_FORM
 from kernelwright.tools.codegen.library.forms.forms import Lowerings
+from kernelwright.tools.codegen.library.forms.products import CHANNEL_PRODUCTS_FORM
 from kernelwright.tools.codegen.library.kernel_library import FORM, fastest, repertoire_for
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
