@@ -277,33 +277,35 @@ def _with_merged_sides(found: Contraction) -> Contraction:
     if not whole or found.statistics is not None:
         return found
     merged = tuple(whole.values())
-
-    def moved(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(
-            one.model_copy(update={"access": by_merged_axes(one.access, merged)})
-            if one.access is not None
-            else one
-            for one in body
-        )
-
-    def factor(of: Operand) -> Operand:
-        access = by_merged_axes(of.access, merged) if of.access is not None else None
-        return of.model_copy(update={"body": moved(of.body), "access": access})
-
-    stores = tuple(
-        one.model_copy(update={"access": by_merged_axes(one.access, merged)})
-        for one in found.stores
-    )
+    stores = (by_merged_axes(one.access, merged) for one in found.stores)
     return found.model_copy(
         update={
             **{name: (one.axis,) for name, one in whole.items()},
-            "left": factor(found.left),
-            "right": factor(found.right),
-            "epilogue": moved(found.epilogue),
-            "stores": stores,
+            "left": _factor_by(found.left, merged),
+            "right": _factor_by(found.right, merged),
+            "epilogue": _body_by(found.epilogue, merged),
+            "stores": tuple(
+                one.model_copy(update={"access": access})
+                for one, access in zip(found.stores, stores, strict=True)
+            ),
             "merged": merged,
         }
     )
+
+
+def _body_by(body: tuple[Stmt, ...], merged: tuple[MergedAxis, ...]) -> tuple[Stmt, ...]:
+    """Statements whose accesses move along merged axes."""
+    return tuple(
+        one.model_copy(update={"access": by_merged_axes(one.access, merged)})
+        if one.access is not None
+        else one
+        for one in body
+    )
+
+
+def _factor_by(factor: Operand, merged: tuple[MergedAxis, ...]) -> Operand:
+    access = by_merged_axes(factor.access, merged) if factor.access is not None else None
+    return factor.model_copy(update={"body": _body_by(factor.body, merged), "access": access})
 
 
 def _statistics(loop: Loop) -> Statistics | None:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from kernelwright.profiles.load import Hardware, hardware_profile
-from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.families.windows.channel_windows import NAME
 from kernelwright.tools.codegen.cuda.families.windows.window_sums import WINDOW_SUMS
-from kernelwright.tools.codegen.ir import Emitted, Loop, Program
-from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
-from kernelwright.tools.languages import with_settings as with_values
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
-from kernelwright.tools.types import Setting
+from kernelwright.tools.codegen.ir import Loop, Program
 
 Function = Callable[..., torch.Tensor]
 BF16 = torch.bfloat16
@@ -91,40 +80,9 @@ CASES: dict[str, tuple[Function, Sequence[torch.Tensor]]] = {
 QUICK = ("seven", "halves by steps", "one tile")
 
 
-class Called(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
-
-
-def lowered(function: Function, inputs: Sequence[torch.Tensor]) -> Program:
-    traced = trace_graph(Called(function), [*inputs], None)
-    simplify(traced)
-    graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
-    return lower(graph, sums_windows=True, channels_last=True)
-
-
 def windows(program: Program) -> Loop:
     (loop,) = (loop for loop in program.loops if loop.inner)
     return loop
-
-
-def printed(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Emitted, list[dict[str, int]]]:
-    emitter = CudaEmitter()
-    (chosen,) = (one for one in emitter.strategies(loop, hardware) if one.name == NAME)
-    emitted = emitter.emit(loop, chosen, prefix, hardware)
-    listed = valid_settings(parse_kernel(emitter.header() + emitted.source, "cuda"))
-    return emitted, [{one.name: one.value for one in values} for values in listed]
-
-
-@dataclass
-class Variant:
-    emitted: Emitted
-    settings: dict[str, int]
-    library: list[Path] = field(default_factory=list)
 
 
 def some(listed: list[dict[str, int]], prefix: str) -> list[dict[str, int]]:
@@ -142,15 +100,15 @@ def some(listed: list[dict[str, int]], prefix: str) -> list[dict[str, int]]:
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.exhaustive) for name in CASES],
 )
 def test_sums_of_channels_are_what_pytorch_says(
-    name: str, toolbox: SimpleNamespace, small_device: Hardware
+    name: str, toolbox: SimpleNamespace, small_device: Hardware, sliding: SimpleNamespace
 ) -> None:
     function, inputs = CASES[name]
-    program = lowered(function, inputs)
+    program = sliding.lowered(function, inputs, channels_last=True)
     loop = windows(program)
     variants = []
     for at in range(4):
-        emitted, listed = printed(loop, f"k{at}", small_device)
-        variants.append(Variant(emitted, some(listed, f"K{at}")[at]))
+        emitted, listed = sliding.printed(loop, NAME, f"k{at}", small_device)
+        variants.append(sliding.Variant(emitted, some(listed, f"K{at}")[at]))
     toolbox.compile_emulated(variants)
     names = {stmt.access.buffer for stmt in loop.body if stmt.access}
     (made,) = {store.access.buffer for store in loop.stores}
@@ -160,8 +118,7 @@ def test_sums_of_channels_are_what_pytorch_says(
         buffers = {key: value for key, value in _given(program, inputs).items() if key in names}
         spec = program.buffer(made)
         buffers[made] = torch.full(spec.shape, float("nan"), dtype=inputs[0].dtype)
-        library = ctypes.CDLL(str(one.library[0]))
-        exec("\n".join(one.emitted.plan), toolbox.Emulated(library, buffers, one.settings).names())
+        sliding.ran(one, buffers, toolbox)
         got = buffers[made].double().reshape(wanted.shape)
         torch.testing.assert_close(got, wanted, rtol=rounding, atol=rounding)
 
@@ -179,13 +136,13 @@ def _given(program: Program, inputs: Sequence[torch.Tensor]) -> dict[str, torch.
     [(96, 56, 7, 85), (192, 28, 7, 57), (384, 14, 7, 35), (768, 7, 7, 19)],
 )
 def test_tiles_of_channels_are_expected_to_take_less_than_lines_of_them(
-    channels: int, side: int, size: int, measured_us: float
+    channels: int, side: int, size: int, measured_us: float, sliding: SimpleNamespace
 ) -> None:
     """Of 64 images in bf16 on an H200; the library took 219, 121, 69 and 47 us for them."""
     x = torch.empty((64, channels, side, side), device="meta", dtype=BF16)
     x = x.to(memory_format=torch.channels_last)
     w = torch.empty((channels, 1, size, size), device="meta", dtype=BF16)
-    loop = windows(lowered(slid(padding=size // 2), (x, w)))
+    loop = windows(sliding.lowered(slid(padding=size // 2), (x, w), channels_last=True))
     emitter, hopper = CudaEmitter(), hardware_profile("H200")
     times = {
         one.name: emitter.predicted_ms(loop, one, hopper)
@@ -196,34 +153,26 @@ def test_tiles_of_channels_are_expected_to_take_less_than_lines_of_them(
     assert times[WINDOW_SUMS] > 2 * times[NAME], "weights lie far apart"
 
 
-def test_windows_whose_channels_lie_apart_have_no_such_strategy() -> None:
+def test_windows_whose_channels_lie_apart_have_no_such_strategy(sliding: SimpleNamespace) -> None:
     x = torch.empty((64, 96, 56, 56), device="meta")
-    traced = trace_graph(Called(slid(padding=1)), [x, torch.empty((96, 1, 3, 3))], None)
-    simplify(traced)
-    (loop,) = lower(to_graph(traced, ["x0", "x1"]), sums_windows=True).loops
+    (loop,) = sliding.lowered(slid(padding=1), [x, torch.empty((96, 1, 3, 3))]).loops
     assert NAME not in {
         one.name for one in CudaEmitter().strategies(loop, hardware_profile("H200"))
     }
 
 
 @pytest.mark.parametrize("step", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
-async def test_a_tile_stays_in_registers(step: int) -> None:
+async def test_a_tile_stays_in_registers(step: int, sliding: SimpleNamespace) -> None:
     x = torch.empty((64, 96, 56, 56), device="meta", dtype=BF16)
     x = x.to(memory_format=torch.channels_last)
     inputs = (
         x,
         *(torch.empty(shape, device="meta", dtype=BF16) for shape in ((96, 1, 7, 7), (96,))),
     )
-    loop = windows(lowered(slid(padding=3, stride=step), inputs))
-    emitted, (first, *_) = printed(loop, "k", hardware_profile("H200"))
+    loop = windows(sliding.lowered(slid(padding=3, stride=step), inputs, channels_last=True))
+    emitted, (first, *_) = sliding.printed(loop, NAME, "k", hardware_profile("H200"))
     names = sorted({s.access.buffer for s in loop.body if s.access})
     (made,) = {store.access.buffer for store in loop.stores}
     plan = "\n    ".join([f"{made} = empty_like({names[-1]})", *emitted.plan])
     text = f"def forward({', '.join(names)}):\n    {plan}\n    return {made}\n"
-    candidate = new_candidate("cuda", CudaEmitter().header() + emitted.source, text)
-    settings = tuple(Setting(name=name, value=value) for name, value in first.items())
-    built = await compile_candidate(
-        with_values(candidate, settings), architecture="sm_90a", timeout_s=120
-    )
-    assert isinstance(built, Built), built
-    assert not any(report.spill_bytes + report.stack_bytes for report in built.reports)
+    assert await sliding.stays_in_registers(emitted, text, first, "sm_90a")

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from kernelwright.profiles.load import Hardware, hardware_profile
-from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.cuda.families.windows.window_sums import NAMES, WINDOW_SUMS
-from kernelwright.tools.codegen.ir import Emitted, Loop, Program
-from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
-from kernelwright.tools.languages import with_settings as with_values
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
-from kernelwright.tools.types import Setting
 
 Function = Callable[..., torch.Tensor]
 LAST = torch.channels_last
@@ -99,54 +87,23 @@ CASES: dict[str, tuple[Function, Sequence[torch.Tensor]]] = {
 QUICK = ("five windows",)
 
 
-class Called(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
-
-
-def lowered(function: Function, inputs: Sequence[torch.Tensor]) -> Program:
-    traced = trace_graph(Called(function), [*inputs], None)
-    simplify(traced)
-    graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
-    return lower(graph, sums_windows=True)
-
-
-def printed(loop: Loop, prefix: str, hardware: Hardware) -> tuple[Emitted, list[dict[str, int]]]:
-    emitter = CudaEmitter()
-    (chosen,) = (one for one in emitter.strategies(loop, hardware) if one.name == WINDOW_SUMS)
-    emitted = emitter.emit(loop, chosen, prefix, hardware)
-    listed = valid_settings(parse_kernel(emitter.header() + emitted.source, "cuda"))
-    return emitted, [{one.name: one.value for one in values} for values in listed]
-
-
-@dataclass
-class Variant:
-    emitted: Emitted
-    settings: dict[str, int]
-    library: list[Path] = field(default_factory=list)
-
-
 @pytest.mark.parametrize(
     "name",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.exhaustive) for name in CASES],
 )
 def test_sums_are_what_pytorch_says(
-    name: str, toolbox: SimpleNamespace, small_device: Hardware
+    name: str, toolbox: SimpleNamespace, small_device: Hardware, sliding: SimpleNamespace
 ) -> None:
     function, inputs = CASES[name]
-    program = lowered(function, inputs)
+    program = sliding.lowered(function, inputs)
     (loop,) = program.loops
     variants = []
     for at in range(3):
-        emitted, listed = printed(loop, f"k{at}", small_device)
+        emitted, listed = sliding.printed(loop, WINDOW_SUMS, f"k{at}", small_device)
         small = [one for one in listed if one[f"K{at}_THREADS"] == 64]
         most = max(one[f"K{at}_OUTPUTS"] for one in small)
         chosen = (small[0], next(one for one in small if one[f"K{at}_OUTPUTS"] == most), small[-1])
-        variants.append(Variant(emitted, chosen[at]))
+        variants.append(sliding.Variant(emitted, chosen[at]))
     toolbox.compile_emulated(variants)
     (output,) = program.returns
     spec = program.buffer(output)
@@ -155,15 +112,14 @@ def test_sums_are_what_pytorch_says(
     for one in variants:
         buffers = dict(zip(program.parameters, inputs, strict=True))
         buffers[output] = torch.full(spec.shape, float("nan"), dtype=inputs[0].dtype)
-        library = ctypes.CDLL(str(one.library[0]))
-        exec("\n".join(one.emitted.plan), toolbox.Emulated(library, buffers, one.settings).names())
+        sliding.ran(one, buffers, toolbox)
         got = buffers[output].double().reshape(wanted.shape)
         torch.testing.assert_close(got, wanted, rtol=rounding, atol=rounding)
 
 
-def test_five_windows_of_two_images_are_one_loop() -> None:
+def test_five_windows_of_two_images_are_one_loop(sliding: SimpleNamespace) -> None:
     large = [torch.empty(shape, device="meta") for shape in ((4, 3, 99, 99),) * 2]
-    program = lowered(similarity, [*large, torch.empty((3, 1, 11, 11), device="meta")])
+    program = sliding.lowered(similarity, [*large, torch.empty((3, 1, 11, 11), device="meta")])
     (loop,) = program.loops
     assert len(program.steps) == 1
     assert sum(stmt.op == "reduce" for stmt in loop.body) == 5
@@ -176,35 +132,29 @@ def test_five_windows_of_two_images_are_one_loop() -> None:
     ids=["few outputs", "long windows", "many outputs"],
 )  # fmt: skip
 def test_few_outputs_and_long_windows_are_not_one_threads_alone(
-    function: Function, shape: tuple[int, ...], alone: bool | None
+    function: Function, shape: tuple[int, ...], alone: bool | None, sliding: SimpleNamespace
 ) -> None:
     """A thread sums alone: others are offered where that leaves the device idle or takes long."""
     inputs = [torch.empty(shape, device="meta"), torch.empty(shape[-1:], device="meta")]
-    (loop,) = lowered(function, inputs).loops
+    (loop,) = sliding.lowered(function, inputs).loops
     names = [one.name for one in CudaEmitter().strategies(loop, hardware_profile("H200"))]
     assert (NAMES[0] in names) is (alone is not None)
     assert ({*names} == {*NAMES}) is bool(alone)
 
 
-def test_outputs_of_a_single_line_stay_written_out() -> None:
-    program = lowered(slid(padding=(0, 1)), [r(2, 3, 9, 17), r(3, 1, 1, 3)])
+def test_outputs_of_a_single_line_stay_written_out(sliding: SimpleNamespace) -> None:
+    program = sliding.lowered(slid(padding=(0, 1)), [r(2, 3, 9, 17), r(3, 1, 1, 3)])
     assert not any(loop.inner for loop in program.loops)
 
 
 @pytest.mark.parametrize(
     "architecture", ["sm_90a", pytest.param("sm_80", marks=pytest.mark.exhaustive)]
 )
-async def test_sums_stay_in_registers(architecture: str) -> None:
+async def test_sums_stay_in_registers(architecture: str, sliding: SimpleNamespace) -> None:
     images = [torch.empty((16, 3, 512, 512), device="meta")] * 2
-    program = lowered(similarity, [*images, torch.empty((3, 1, 11, 11), device="meta")])
+    program = sliding.lowered(similarity, [*images, torch.empty((3, 1, 11, 11), device="meta")])
     (loop,) = program.loops
-    emitted, (first, *_) = printed(loop, "k", hardware_profile("H200"))
+    emitted, (first, *_) = sliding.printed(loop, WINDOW_SUMS, "k", hardware_profile("H200"))
     plan = "\n    ".join([f"{program.returns[0]} = empty_like(x0)", *emitted.plan])
     text = f"def forward(x0, x1, x2):\n    {plan}\n    return {program.returns[0]}\n"
-    candidate = new_candidate("cuda", CudaEmitter().header() + emitted.source, text)
-    settings = tuple(Setting(name=name, value=value) for name, value in first.items())
-    built = await compile_candidate(
-        with_values(candidate, settings), architecture=architecture, timeout_s=120
-    )
-    assert isinstance(built, Built), built
-    assert not any(report.spill_bytes + report.stack_bytes for report in built.reports)
+    assert await sliding.stays_in_registers(emitted, text, first, architecture)
