@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch
 import torch.nn.functional as F
-from strategy_bench import Bench
+from strategies.bench import Bench
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernelwright.profiles.load import Hardware, hardware_profile

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import torch
-from strategy_bench import Bench
+from strategies.bench import Bench
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from kernelwright.profiles.load import Hardware, hardware_profile

@@ -48,9 +48,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import torch
-from strategy_bench import Bench, Expected, drawn, kernels_us
-from strategy_loops import Problem
-from strategy_rounds import ROUNDS, problems
+from strategies.bench import Bench, Expected, drawn, kernels_us
+from strategies.loops import Problem
+from strategies.rounds import ROUNDS, problems
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import valid_settings

@@ -125,7 +125,7 @@ def _draft(idea: Idea, candidate: Candidate) -> Draft:
 
 async def run(options: argparse.Namespace) -> None:
     """Compile everything, then call and time it, until the time is over."""
-    from strategy_bench import Bench
+    from strategies.bench import Bench
 
     from kernelwright.tools.languages import compile_candidate, shutdown_compilers
 
@@ -156,7 +156,7 @@ async def run(options: argparse.Namespace) -> None:
 
 def _measure(bench, planned: Planned, built: list, *, compiled: bool) -> None:
     import torch
-    from strategy_bench import kernels_us
+    from strategies.bench import kernels_us
 
     from kernelwright.tools.tasks import Reference, draw
 
@@ -184,7 +184,7 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool) -> None:
 
 
 def _one(bench, candidate: Candidate, built, given, wanted) -> dict:
-    from strategy_bench import kernels_us
+    from strategies.bench import kernels_us
 
     from kernelwright.tools.languages import CompileFailure, load_candidate
 

@@ -171,7 +171,7 @@ def _forms(repertoire: PlaybookRepertoire) -> dict[str, tuple[float, dict[str, s
 
 async def run(options: argparse.Namespace, names: list[str], hardware: Hardware) -> None:
     """Compile everything, then measure module after module until the time is over."""
-    from strategy_bench import Bench
+    from strategies.bench import Bench
 
     bench, end = Bench(options.output, hardware), time.monotonic() + options.seconds
     jobs = {name: list(jobs_of(name, hardware)) for name in names}
@@ -230,7 +230,7 @@ def _one(
     truth: torch.Tensor,
     own: float,
 ) -> dict[str, object]:
-    from strategy_bench import kernels_us
+    from strategies.bench import kernels_us
 
     if isinstance(built, CompileFailure):
         return {"failure": built.message[:400]}

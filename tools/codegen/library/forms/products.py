@@ -14,7 +14,7 @@ from kernelwright.tools.codegen.library.forms.forms import FormKind, Lowerings, 
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.codegen.lower.statistics import with_statistics
 
-_STATISTICS, _CHANNELS = "norm_statistics", "channel_products"
+STATISTICS, _CHANNELS = "norm_statistics", "channel_products"
 
 
 def _statistics_program(lowerings: Lowerings) -> Program | None:
@@ -26,7 +26,7 @@ def _statistics_program(lowerings: Lowerings) -> Program | None:
 
 def _statistics_idea(lowerings: Lowerings) -> Strategy:
     return Strategy(
-        name=_STATISTICS,
+        name=STATISTICS,
         title=f"statistics of a norm taken by the product before it{lowerings.after}",
         mechanism="The product's kernel takes the mean and squared distances (or sums) of each of "
         "its tiles as results are stored, with the tile's own mean taken off; a small kernel joins "
@@ -43,7 +43,7 @@ def _statistics_idea(lowerings: Lowerings) -> Strategy:
     )
 
 
-STATISTICS_FORM = FormKind(_STATISTICS, "N", _statistics_program, _statistics_idea)
+STATISTICS_FORM = FormKind(STATISTICS, "N", _statistics_program, _statistics_idea)
 
 
 def _channels_program(lowerings: Lowerings) -> Program | None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from strategy_calls import called
-from strategy_loops import Problem
+
+from strategies.calls import called
+from strategies.loops import Problem
 
 _F32, _F16, _BF16 = torch.float32, torch.float16, torch.bfloat16
 _CALLS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}

@@ -3,18 +3,28 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import strategy_convolutions as convolutions
-import strategy_halves as halves
-import strategy_norms as norms
-import strategy_products as products
-import strategy_reductions as reductions
-import strategy_sides as sides
-import strategy_turned as turned
-import strategy_waves as waves
-import strategy_windows as windows
 import torch
-from strategy_loops import Problem
-from strategy_settings import COUNTED, GROUPS, ROWS, SCANNED, TILED, TURNED, chosen_windows, streams
+
+import strategies.convolutions as convolutions
+import strategies.halves as halves
+import strategies.layers as layers
+import strategies.norms as norms
+import strategies.products as products
+import strategies.reductions as reductions
+import strategies.turned as turned
+import strategies.waves as waves
+import strategies.windows as windows
+from strategies.loops import Problem
+from strategies.settings import (
+    COUNTED,
+    GROUPS,
+    ROWS,
+    SCANNED,
+    TILED,
+    TURNED,
+    chosen_windows,
+    streams,
+)
 
 
 def problems() -> dict[str, Callable[[], Problem]]:
@@ -50,8 +60,8 @@ def problems() -> dict[str, Callable[[], Problem]]:
         **turned.PROBLEMS,
         **products.PROBLEMS,
         **halves.PROBLEMS,
-        **halves.LAYERS,
-        **sides.PROBLEMS,
+        **layers.LAYERS,
+        **layers.SIDES,
         **convolutions.PROBLEMS,
     }
 
@@ -115,8 +125,8 @@ ROUNDS = {
     "halves": Round(
         problems=tuple(halves.PROBLEMS), seconds=120, chosen=halves.chosen_halves()
     ),
-    "layers": Round(problems=tuple(halves.LAYERS), seconds=70, chosen=halves.chosen_layers()),
-    "sides": Round(problems=tuple(sides.PROBLEMS), seconds=50, chosen=sides.CHOSEN),
+    "layers": Round(problems=tuple(layers.LAYERS), seconds=70, chosen=layers.chosen_layers()),
+    "sides": Round(problems=tuple(layers.SIDES), seconds=50, chosen=layers.CHOSEN_SIDES),
     "depth": Round(
         problems=tuple(dict.fromkeys(name for name, *_ in products.DEPTH)),
         seconds=60,

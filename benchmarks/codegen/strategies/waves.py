@@ -6,10 +6,11 @@ between a read and a write is time in which it asks for nothing.
 
 from collections.abc import Callable
 
-import strategy_reductions as reductions
 import torch.nn.functional as F
-from strategy_calls import called
-from strategy_loops import Problem
+
+import strategies.reductions as reductions
+from strategies.calls import called
+from strategies.loops import Problem
 
 _SHAPE = (4096, 393216)
 PROBLEMS: dict[str, Callable[[], Problem]] = {

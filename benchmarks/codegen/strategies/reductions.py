@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from strategy_calls import called
-from strategy_loops import Problem, Writer, rowwise
+
+from strategies.calls import called
+from strategies.loops import Problem, Writer, rowwise
 
 
 def swish() -> Problem:

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import torch
-from strategy_calls import called
-from strategy_loops import Problem
+
+from strategies.calls import called
+from strategies.loops import Problem
 
 
 def _softmax(x: torch.Tensor) -> torch.Tensor:

@@ -7,10 +7,10 @@ from math import prod
 from pathlib import Path
 
 import torch
-from strategy_loops import Problem
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types import DType
+from strategies.loops import Problem
 
 # The device's cycles, 0.15 ms of them, in which the host asks for everything that is timed.
 _AHEAD_CYCLES = 300_000

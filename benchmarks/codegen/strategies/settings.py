@@ -1,6 +1,6 @@
 """The settings that rounds try: (part of a strategy's name, changes to its first setting)."""
 
-import strategy_windows as windows
+import strategies.windows as windows
 
 # What each loop of windows is tried with; its strategies' first settings come first.
 _WINDOWS = (

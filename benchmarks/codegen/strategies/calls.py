@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from strategy_loops import Problem, Truth
 
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
+from strategies.loops import Problem, Truth
 
 Call = Callable[..., torch.Tensor]
 # Elements of an input whose truth is made at once.

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from strategy_calls import called
-from strategy_loops import Problem
+
+from strategies.calls import called
+from strategies.loops import Problem
 
 _F32, _F16, _BF16 = torch.float32, torch.float16, torch.bfloat16
 # Name, type, and (M, N, K) of a product x @ y with y stored as K x N.

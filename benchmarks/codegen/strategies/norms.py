@@ -2,8 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from strategy_calls import called
-from strategy_loops import Problem, Writer, rowwise
+
+from strategies.calls import called
+from strategies.loops import Problem, Writer, rowwise
 
 
 def softmax(rows: int = 4096, columns: int = 393216) -> Problem:

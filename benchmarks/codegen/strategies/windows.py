@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import torch
-from strategy_calls import called
-from strategy_loops import Problem
 from torch.nn import functional
+
+from strategies.calls import called
+from strategies.loops import Problem
 
 
 def depthwise(
