@@ -96,7 +96,7 @@ class ChannelScopes:
         return asked <= _joined(known, read.args[0])
 
     def widths(self) -> list[int]:
-        """Lanes that a thread may take, so that its vectors are aligned; () where it cannot."""
+        """Lanes that a thread may take, so that its vectors are aligned; [] where it cannot."""
         accesses = [
             stmt.access
             for stmt in self.behind(self.samples)
