@@ -164,7 +164,7 @@ class Fusion:
             new = None
             if (
                 source.nest is not None
-                and self._worth(source, step, nest, where)
+                and self._worth(source, step, nest, where, producers)
                 and not self._stays_before(source.nest, nest, where, producers)
             ):
                 new = inlined(self.context.ops, nest, load, source.nest)
@@ -189,7 +189,9 @@ class Fusion:
                 return load
         return None
 
-    def _worth(self, source: Step, step: Step, nest: Nest, where: Address) -> bool:
+    def _worth(
+        self, source: Step, step: Step, nest: Nest, where: Address, producers: dict[str, Step]
+    ) -> bool:
         """Whether computing again is no dearer than storing and reading back."""
         made = source.nest
         if made is None:
@@ -197,7 +199,8 @@ class Fusion:
         pool = self.context.pool
         heavy = any(expr.op in _HEAVY for expr in made.exprs)
         repeats = nest.numel(pool) // max(1, made.numel(pool))
-        if heavy and repeats >= 8 and (self._is_by_channel() or _along_fastest(nest, where)):
+        by_channel = self._is_by_channel(made, producers)
+        if heavy and repeats >= 8 and (by_channel or _along_fastest(nest, where)):
             return False
         if self.stores_sums and where.buffer in self.sums:
             return False
@@ -208,9 +211,14 @@ class Fusion:
         stored = made.numel(pool) * where.dtype.itemsize_bytes
         return again <= stored * (1 if where.buffer in self.needed else 2)
 
-    def _is_by_channel(self) -> bool:
-        """Whether products end with what is computed of each channel: again for every result."""
-        return self.context.channels_last and self.context.products
+    def _is_by_channel(self, made: Nest, producers: dict[str, Step]) -> bool:
+        """Whether products would end with what is computed of weights: again for every result.
+
+        Statistics of rows are not meant: stored apart from what is scaled by them, that is no
+        longer dear, and a product that reads it would scale its factors itself.
+        """
+        by_channel = self.context.channels_last and self.context.products
+        return by_channel and not any(name in producers for name in made.reads)
 
     def _sums_up(self, step: Step) -> bool:
         """Whether what a step makes is read by several, and reads far more than it stores itself.
