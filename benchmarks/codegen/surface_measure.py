@@ -30,7 +30,7 @@ class Clock:
     def __init__(self, device: str, cache_bytes: int) -> None:
         self._stopwatch = stopwatch(device)
         self._flush = Flush(device, cache_bytes, needed=True, settle_s=0.001)
-        self._flushes, self._most = 1, Rules().flushes_max
+        self._hold_ms, self._most_ms = 0.0, Rules().hold_max_ms
 
     def samples_ms(self, call: Call, least_ms: float, most: int = SAMPLES) -> list[float]:
         """So many samples; two of a call that is hopeless beside `least_ms`."""
@@ -44,11 +44,11 @@ class Clock:
 
     def _sample_ms(self, call: Call) -> float:
         while True:
-            self._flush(self._flushes)
+            self._flush(self._hold_ms)
             elapsed_ms, ahead = self._stopwatch.queued_ms(call)
-            if ahead or self._flushes >= self._most:
+            if ahead or self._hold_ms >= self._most_ms:
                 return elapsed_ms
-            self._flushes = min(2 * self._flushes, self._most)
+            self._hold_ms = min(max(2 * self._hold_ms, 0.5), self._most_ms)
 
 
 class Loop:

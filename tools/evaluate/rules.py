@@ -124,7 +124,9 @@ class Rules(Value):
     makings: int = 5  # of what a compiler tunes on a GPU: the fastest one is the baseline
     makings_s: float = 3.0  # no further one is begun after this long
     drawn_once_nodes: int = 100  # of a graph as large none is, where the first took that long
-    flushes_max: int = 64  # of a GPU's cache before a call, so that the host has issued it by then
+    # A GPU is held for no longer before a call, so that the host has issued it by then. A stream
+    # takes about a thousand launches before the host must wait, which are issued in this time.
+    hold_max_ms: float = 32.0
     latency_s: float = 0.5  # of single calls in turns, beside each baseline of a finalist
     host_samples: int = 5  # of single calls of what was screened, for the host's share
     host_below_ms: float = 1.0  # a longer call has no host's share worth knowing

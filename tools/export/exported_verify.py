@@ -30,7 +30,9 @@ from torch import nn
 FOLDER = Path(__file__).resolve().parent
 BOUND = 4.0  # the module's error may be this many times the reference's own
 SETTLED_WIDTH = 0.1  # of the ratio: a wider interval settles nothing
-FLUSHES_MAX = 64  # queued before a call, so that the host is ahead
+# How long a GPU is held before a call, so that the host is ahead; the kernel that waits counts
+# these cycles in a millisecond at 2 GHz.
+LEAST_HOLD_MS, MOST_HOLD_MS, CYCLES_A_MS = 0.5, 32.0, 2_000_000
 WARM_UP_S = 0.3  # until a GPU's clocks have risen
 ROUNDING = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
 ROUNDING |= {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
@@ -296,8 +298,8 @@ def verify_sizes(pair: Pair) -> bool:
 class Clock:
     """Times one call in milliseconds; on a GPU with events and a flushed cache.
 
-    `queued`: behind as many flushes as it takes for the host to have issued the whole call before
-    the device comes to it; `late` counts the samples in which it had not, however much was queued.
+    `queued`: the device is held until the host has issued the whole call; `late` counts the
+    samples in which it had not, however long it was held.
     Otherwise the device is idle when the call is issued, and the call is the second of two, as of a
     program that makes it again and again.
     """
@@ -305,7 +307,7 @@ class Clock:
     def __init__(self, device: str, *, queued: bool) -> None:
         self.device = device
         self.gpu = device.startswith("cuda")
-        self.queued, self.flushes, self.late = queued, 1, 0
+        self.queued, self.hold_ms, self.late = queued, 0.0, 0
         if self.gpu:
             size = 2 * torch.cuda.get_device_properties(device).L2_cache_size
             self.flush = torch.empty(max(size, 1 << 20), dtype=torch.int8, device=device)
@@ -321,17 +323,18 @@ class Clock:
             taken_ms, ahead = self._taken(call)
             if ahead or not self.queued:
                 return taken_ms
-            if self.flushes >= FLUSHES_MAX:
+            if self.hold_ms >= MOST_HOLD_MS:
                 self.late += 1
                 return taken_ms
-            self.flushes *= 2
+            self.hold_ms = max(2 * self.hold_ms, LEAST_HOLD_MS)
 
     def _taken(self, call: Callable[[], object]) -> tuple[float, bool]:
         """Milliseconds between two events, and whether both were issued before the first came."""
         if not self.queued:
             call()
-        for _ in range(self.flushes):
-            self.flush.zero_()
+        if self.hold_ms:
+            torch.cuda._sleep(round(self.hold_ms * CYCLES_A_MS))  # type: ignore[no-untyped-call]
+        self.flush.zero_()
         begin, end = (torch.Event(self.device, enable_timing=True) for _ in range(2))
         if not self.queued:
             torch.cuda.synchronize()

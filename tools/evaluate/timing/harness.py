@@ -38,6 +38,7 @@ Timed = Callable[[Sequence[Argument]], object]
 _IDLE_S = 1.0  # a GPU's clocks fall when nothing runs for about this long
 _CLOCK_SHARE = 0.9
 _ROOM_SHARE = 0.25
+_LEAST_HOLD_MS, _HELD_AGAIN = 0.5, 0.98
 
 
 class Harness:
@@ -59,7 +60,7 @@ class Harness:
         self._flush = Flush(self._device, cache, needed=needed, settle_s=rules.settle_s)
         self.inspection: Inspection | None = None  # of the candidate that is timed
         self._turn = 0
-        self._flushes = 1
+        self._hold_ms = 0.0
         self._waiting = 0
         self._gaps = random.Random(fresh_seed(runtime.seed, "gaps"))
         self._worked_at = float("-inf")
@@ -296,16 +297,19 @@ class Harness:
     def _sample(self, call: Timed, *, look: bool = False) -> float:
         """One call by the headline's clock, in milliseconds; taken again until the host is ahead.
 
-        As much more is queued before it as that takes, for baseline and candidate alike.
+        The device is held for as long as that takes, baseline and candidate alike; a little less
+        each time, as one stall of a busy host is no reason to hold it as long ever after.
         """
+        most = self._rules.hold_max_ms
         while True:
-            elapsed, ahead = self._taken(call, self._stopwatch.queued_ms, self._flushes, look)
+            elapsed, ahead = self._taken(call, self._stopwatch.queued_ms, self._hold_ms, look)
             if ahead:
+                self._hold_ms *= _HELD_AGAIN
                 return elapsed
-            if self._flushes >= self._rules.flushes_max:
+            if self._hold_ms >= most:
                 self._waiting += 1
                 return elapsed
-            self._flushes = min(2 * self._flushes, self._rules.flushes_max)
+            self._hold_ms = min(max(2 * self._hold_ms, _LEAST_HOLD_MS), most)
 
     def _alone(self, call: Timed) -> float:
         """A single call on an idle device, in milliseconds."""
@@ -313,20 +317,20 @@ class Harness:
         def taken(work: Callable[[], object]) -> tuple[float, bool]:
             return self._stopwatch.time_ms(work), True
 
-        return self._taken(call, taken, 1, look=False)[0]
+        return self._taken(call, taken, 0.0, look=False)[0]
 
     def _taken(
         self,
         call: Timed,
         watch: Callable[[Callable[[], object]], tuple[float, bool]],
-        flushes: int,
+        hold_ms: float,
         look: bool,
     ) -> tuple[float, bool]:
         inputs = self.sets[self._turn % len(self.sets)]
         self._turn += 1
         if self.inspection is not None:
             self.inspection.before(call, inputs, look=look)
-        self._flush(flushes)
+        self._flush(hold_ms)
         found = watch(lambda: call(inputs))
         if self.inspection is not None:
             self.inspection.after(inputs)
@@ -338,7 +342,7 @@ class Harness:
         if not self._waiting:
             return ()
         count, self._waiting = self._waiting, 0
-        return (f"in {count} samples the device waited for the host, however much was queued",)
+        return (f"in {count} samples the device waited for the host, however long it was held",)
 
     def _measurement(self, samples: Sequence[float], notes: tuple[str, ...]) -> Measurement:
         return Measurement(

@@ -20,16 +20,14 @@ class Device:
 
     def __init__(self, host_ms: float, work_ms: float) -> None:
         self.host_ms, self.work_ms = host_ms, work_ms
-        self.queued_flushes = 0
-        self.flushes: list[int] = []
+        self.holds_ms: list[float] = []
 
-    def __call__(self, times: int = 1) -> None:
-        self.queued_flushes = times
-        self.flushes.append(times)
+    def __call__(self, hold_ms: float = 0.0) -> None:
+        self.holds_ms.append(hold_ms)
 
     def queued_ms(self, call: Callable[[], object]) -> tuple[float, bool]:
         call()
-        late_ms = max(0.0, self.host_ms - self.queued_flushes * FLUSH_MS)
+        late_ms = max(0.0, self.host_ms - self.holds_ms[-1] - FLUSH_MS)
         return self.work_ms + late_ms, late_ms == 0.0
 
     def time_ms(self, call: Callable[[], object]) -> float:
@@ -48,20 +46,37 @@ def harness(task: Task, cpu: Hardware, device: Device, rules: Rules = RULES) -> 
     return made
 
 
-def test_as_much_is_queued_as_it_takes_for_the_host_to_be_ahead(relu: Task, cpu: Hardware) -> None:
-    device = Device(host_ms=0.3, work_ms=0.02)
+def test_the_device_is_held_for_as_long_as_the_host_takes(relu: Task, cpu: Hardware) -> None:
+    device = Device(host_ms=7.0, work_ms=0.02)
     made = harness(relu, cpu, device)
-    taken = [made._sample(lambda inputs: None) for _ in range(4)]
-    assert taken == [0.02] * 4
-    assert device.flushes == [1, 2, 4, 8, 8, 8, 8]
+    taken = [made._sample(lambda inputs: None) for _ in range(3)]
+    assert taken == [0.02] * 3
+    assert device.holds_ms == [0, 0.5, 1, 2, 4, 8, pytest.approx(7.84), pytest.approx(7.6832)]
     assert made._waits() == ()
+
+
+def test_a_flush_alone_hides_what_the_host_issues_at_once(relu: Task, cpu: Hardware) -> None:
+    device = Device(host_ms=0.04, work_ms=0.02)
+    made = harness(relu, cpu, device)
+    assert [made._sample(lambda inputs: None) for _ in range(3)] == [0.02] * 3
+    assert device.holds_ms == [0, 0, 0]
+
+
+def test_a_stall_of_the_host_is_forgotten(relu: Task, cpu: Hardware) -> None:
+    device = Device(host_ms=20.0, work_ms=0.02)
+    made = harness(relu, cpu, device)
+    made._sample(lambda inputs: None)
+    device.host_ms = 1.0
+    taken = [made._sample(lambda inputs: None) for _ in range(300)]
+    assert taken == [0.02] * 300
+    assert max(device.holds_ms[-50:]) < 3
 
 
 def test_a_call_that_waits_for_the_device_is_timed_and_said(relu: Task, cpu: Hardware) -> None:
     device = Device(host_ms=99.0, work_ms=0.02)
     made = harness(relu, cpu, device)
-    assert made._sample(lambda inputs: None) > 90
-    assert max(device.flushes) == RULES.flushes_max
+    assert made._sample(lambda inputs: None) > 60
+    assert max(device.holds_ms) == RULES.hold_max_ms
     (words,) = made._waits()
     assert "the device waited for the host" in words
     assert made._waits() == ()  # said once
