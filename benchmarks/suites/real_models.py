@@ -54,6 +54,9 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from kernelwright.tools.archive import Archive, RunError
+from kernelwright.tools.types import Verdict
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = Path(__file__).with_suffix("")
 MODELS = {
@@ -101,6 +104,7 @@ def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dic
     row |= {"wall_s": round(time.time() - began, 1), **said}
     if answer.exists():
         row |= json.loads(answer.read_text())
+    row["tried"] = tried(scratch / "runs")
     if said["exit"] == 0 and export.is_dir():
         checked = ended(checking(asked), export, asked.verify_limit_s)
         words = checked["printed"] or checked["words"]
@@ -108,6 +112,26 @@ def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dic
         row |= steps_of(words) if asked.train else {}
         row["wall_s"] = round(time.time() - began, 1)
     return row | {"end": end_of(row)}
+
+
+def tried(home: Path) -> list[dict]:
+    """Every judged candidate of every run, those of regions and of a step among them."""
+    found = []
+    for folder in sorted(home.glob("runs/*/")):
+        try:
+            archive = Archive.open(folder.name, home)
+        except RunError:
+            continue  # something else than a run
+        ideas = {idea.id: idea for idea in archive.ideas()}
+        for one in archive.standings():
+            idea, judged = ideas.get(one.candidate.idea or ""), one.evaluation
+            row = {"run": folder.name, "number": one.number, "round": one.round}
+            row |= {"idea": idea.title if idea else "", "effort": one.effort}
+            row |= {"predicted_ms": idea.predicted_ms if idea else None, "ms": judged.median_ms}
+            wrong = "" if judged.verdict is Verdict.CORRECT else judged.verification.reason[:300]
+            found.append(row | {"verdict": judged.verdict.value, "why": wrong})
+        archive.close()
+    return found
 
 
 def checking(asked: argparse.Namespace) -> list[str]:

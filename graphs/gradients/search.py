@@ -7,6 +7,7 @@ with torch.compile, as a region of a model is not: a whole step is, by the expor
 came of it is kept with the forward's run, and an export of that run then has all.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,7 @@ from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.export.gradients import gradients_of, why_not_own
-from kernelwright.tools.types import Refusal, TracePolicy
+from kernelwright.tools.types import Refusal, TracePolicy, Verification
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.training import TrainingSummary
@@ -138,10 +139,11 @@ async def _both(
         begin: begins a search over one of them.
     """
     forward = ""
+    home = folder.parent.parent.parent
     if backward.forward:
         first, profile = _part(profile, 1 - _BACKWARD_SHARE), _part(profile, _BACKWARD_SHARE)
         ended = await begin(_written(folder, f"{name}_forward", backward.forward), profile=first)
-        if why := _nothing(ended, "forward that keeps what the backward needs"):
+        if why := _nothing(ended, "forward that keeps what the backward needs", home):
             return BackwardSearch(backward=backward, why=why)
         assert isinstance(ended, Summary)
         if ended.status == "stopped":
@@ -149,17 +151,41 @@ async def _both(
         forward = ended.run
     ended = await begin(_written(folder, f"{name}_backward", backward.source), profile=profile)
     run = "" if isinstance(ended, Refusal) else ended.run
-    why = _nothing(ended, "backward")
+    why = _nothing(ended, "backward", home)
     return BackwardSearch(run=run, forward=forward, backward=backward, why=why)
 
 
-def _nothing(ended: Summary | Refusal, what: str) -> str:
+def _nothing(ended: Summary | Refusal, what: str, home: Path) -> str:
     """Why a search over one of the step's files came to nothing; "" where it found a candidate."""
     if isinstance(ended, Refusal):
         return ended.sentence
-    if ended.status == "stopped" and ended.best is None:
+    if ended.best is not None:
+        return ""
+    if ended.status == "stopped":
         return f"the search of the {what} was stopped"
-    return "" if ended.best is not None else f"no candidate for the {what} was correct"
+    archive = Archive.open(ended.run, home)
+    try:
+        judged = [standing.evaluation.verification for standing in archive.standings()]
+    finally:
+        archive.close()
+    return none_correct(judged, what, ended.seconds)
+
+
+def none_correct(judged: Sequence[Verification], what: str, seconds: float) -> str:
+    """Why none of a search's candidates serves: what the judge found, or that there was no time.
+
+    Args:
+        judged: of every candidate that was judged.
+        what: they were for.
+        seconds: that the search took.
+    """
+    if not judged:
+        return f"no candidate for the {what} was judged in {seconds:.0f} s"
+    first = judged[0]
+    reason = f"{first.verdict.value.replace('_', ' ')}: {' '.join(first.reason.split())[:200]}"
+    if len(judged) == 1:
+        return f"the only candidate for the {what} is no use, {reason}"
+    return f"none of {len(judged)} candidates for the {what} is correct, the first {reason}"
 
 
 def _written(folder: Path, name: str, source: str) -> Path:

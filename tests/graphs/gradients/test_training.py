@@ -2,8 +2,9 @@
 
 import pytest
 
-from kernelwright.graphs.gradients.search import shares
+from kernelwright.graphs.gradients.search import none_correct, shares
 from kernelwright.profiles.load import search_profile
+from kernelwright.tools.types import Verdict, Verification
 from kernelwright.tools.types.training import TrainingSummary
 
 
@@ -34,3 +35,16 @@ def test_where_there_is_no_backward_the_reason_is_said():
     assert found.step_ms is None
     assert not found.pays
     assert found.words == "no backward of our own: the module updates buffers"
+
+
+def test_where_no_candidate_serves_the_judge_says_why():
+    """A GPT's backward came to nothing on an H200, and nobody could tell whether it was slow."""
+    assert none_correct((), "backward", 36.2) == "no candidate for the backward was judged in 36 s"
+    wrong = Verification(verdict=Verdict.WRONG_RESULT, reason="result 3 is off\nby 7 times")
+    assert none_correct((wrong,), "backward", 9.0) == (
+        "the only candidate for the backward is no use, wrong result: result 3 is off by 7 times"
+    )
+    assert none_correct((wrong, wrong), "backward", 9.0) == (
+        "none of 2 candidates for the backward is correct, the first wrong result: result 3 is off "
+        "by 7 times"
+    )
