@@ -20,6 +20,7 @@ from kernelwright.tools.types.graph import (
     Scalar,
     TensorSpec,
     base,
+    reads,
     words,
 )
 from kernelwright.tools.types.outline import NodeSeen, Outline, Region
@@ -65,13 +66,32 @@ def region_source(outline: Outline, region: Region, title: str) -> str:
         lines.append(f"        {_weight(number, nodes[at], outline.of(at))}")
     parameters = "".join(f", x{number}" for number in range(len(region.inputs)))
     lines += ["", f"    def forward(self{parameters}):"]
+    dead = _last_reads(region, nodes)
     for number, name in enumerate(region.nodes):
         names[name] = f"v{number}"
         lines.append(f"        v{number} = {_call(nodes[name], names)}")
+        if dead[name]:
+            lines.append(f"        del {', '.join(names[at] for at in dead[name])}")
     lines.append(f"        return {', '.join(names[name] for name in region.outputs)}")
     drawn = [f"        {_input(nodes[at], outline.of(at))}," for at in region.inputs]
     lines += ["", "", "def get_inputs():", "    return [", *drawn, "    ]"]
     return "\n".join(lines) + "\n"
+
+
+def _last_reads(region: Region, nodes: dict[str, Node]) -> dict[str, list[str]]:
+    """What nothing reads any more behind each node: kept alive, it would be memory.
+
+    The names of a large model's backward would hold every value of it, which the reference's do
+    not: in float64 more than a GPU has.
+    """
+    last: dict[str, str] = {}
+    for name in region.nodes:
+        last |= dict.fromkeys((name, *reads(nodes[name])), name)
+    dead: dict[str, list[str]] = {name: [] for name in region.nodes}
+    for name in region.nodes:
+        if name not in region.outputs:
+            dead[last[name]].append(name)
+    return dead
 
 
 def _weight(number: int, node: Node, seen: NodeSeen) -> str:

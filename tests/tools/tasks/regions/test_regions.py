@@ -1,10 +1,12 @@
 """Regions of small models: what they are made of, which are equal, and their files."""
 
 import textwrap
+import weakref
 from functools import cache
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.candidates.plan.vocabulary import ADMITTED
 from kernelwright.tools.tasks import Reference, draw, trace
@@ -218,3 +220,38 @@ def test_causal_attention_computes_half_wherever_its_operator_says_so(name, befo
 
     assert counted(*before) == counted(*before, False) == 2 * 2 * 4 * 16 * 16 * (8 + 8)
     assert counted(*before, True) == counted(*before) // 2
+
+
+def test_a_region_holds_no_value_longer_than_it_is_read(outlined):
+    """The names of a backward of twelve layers would hold 40 GB of scores' gradients."""
+    text = """
+        class Model(nn.Module):
+            def forward(self, x):
+                for _ in range(6):
+                    x = torch.sigmoid(x) * torch.tanh(x)
+                return x
+
+        def get_inputs():
+            return [torch.randn(256, 256)]
+    """
+    _, outline, _, _ = outlined(text)
+    (region,) = find_regions(outline.graph)
+    scope: dict[str, object] = {}
+    exec(region_source(outline, region, "a chain"), scope)
+    alive, most = 0, 0
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal alive, most
+            made = func(*args, **(kwargs or {}))
+            alive, most = alive + 1, max(most, alive + 1)
+            weakref.finalize(made, gone)
+            return made
+
+    def gone():
+        nonlocal alive
+        alive -= 1
+
+    with torch.no_grad(), Watched():
+        scope["Model"]()(*scope["get_inputs"]())
+    assert most <= 4, most
