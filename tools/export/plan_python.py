@@ -9,6 +9,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.candidates.plan.expressions import operator_path
+from kernelwright.tools.candidates.plan.lifetimes import letting_go
 from kernelwright.tools.candidates.plan.validate import weights_read
 from kernelwright.tools.candidates.plan.vocabulary import CREATORS, PART, TENSOR_MAP
 from kernelwright.tools.types import DType
@@ -53,7 +54,8 @@ def print_plan(
         plan has one, `prepare_weights(kernels, weights)`; of a plan in parts `part_0(kernels,
         weights, *inputs)` and so on instead.
     """
-    found = [node for node in ast.parse(plan).body if isinstance(node, ast.FunctionDef)]
+    tree = ast.parse(plan)
+    found = [letting_go(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
     parts = [node for node in found if node.name.startswith(PART)]
     printer = _Printer(pointers, tunables, has_grid=has_grid, by_address=by_address)
     functions = [printer.function(node) for node in parts or found]

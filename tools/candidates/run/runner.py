@@ -17,6 +17,7 @@ import torch
 from kernelwright.tools.candidates.arithmetic import DeviceError, LaunchRefused
 from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.candidates.plan import ADMITTED, validate_plan
+from kernelwright.tools.candidates.plan.lifetimes import letting_go
 from kernelwright.tools.candidates.plan.validate import parse_plan, weights_read
 from kernelwright.tools.candidates.plan.vocabulary import PART, REFERENCE, TENSOR_MAP
 from kernelwright.tools.candidates.run.arguments import (
@@ -298,7 +299,8 @@ class PlanRunner:
         tunables = frozenset(item.name for item in self.source.tunables)
         functions = [item for item in tree.body if isinstance(item, ast.FunctionDef)]
         folder = Folder(constants)
-        tree.body = [folder.visit(Rewriter(item, tunables).visit(item)) for item in functions]
+        rewritten = (Rewriter(letting_go(item), tunables).visit(item) for item in functions)
+        tree.body = [folder.visit(item) for item in rewritten]
         self._namespace |= folder.held
         ast.fix_missing_locations(tree)
         # The validator admitted every node, and the namespace has no builtins that it could name.
