@@ -5,16 +5,18 @@
     python benchmarks/codegen/module_candidates.py plan PROJECT plans.json
         --builds zoo.gpt:make_model,zoo.vit:make_model
     python benchmarks/codegen/module_candidates.py run plans.json results.jsonl --seconds 300
-        [--compiled]
+        [--compiled] [--held]
     python benchmarks/codegen/module_candidates.py table results.jsonl
     python benchmarks/codegen/module_candidates.py steps FOLDER steps.md [--match 1_*,17_*]
 
 `plan` traces and writes the candidates of a first round and needs no device; `run` compiles all of
 them, calls each once beside the module itself, and times it with the host ahead and a flushed L2,
-kernel by kernel; `--compiled` does the same with torch.compile's. Where a predicted time and a
-measured one differ, a cost model is wrong: that is what this is for. `differs` is the largest
-difference from the module's own answer over the largest value there; whether an answer is right
-only the judge says. Files are executed in this process: use it on files that are trusted.
+kernel by kernel; `--compiled` does the same with torch.compile's, and `--held` with plans that let
+go of nothing, for what that is worth. `peak_mib` is what one call has allocated at its height.
+Where a predicted time and a measured one differ, a cost model is wrong: that is what this is for.
+`differs` is the largest difference from the module's own answer over the largest value there;
+whether an answer is right only the judge says. Files are executed in this process: use it on files
+that are trusted.
 
 `steps` needs no device either: of each file that convolves it says what every form leaves to the
 library, and which tensors kernels hand on through memory.
@@ -27,7 +29,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from math import prod
 from pathlib import Path
@@ -146,7 +149,7 @@ async def run(options: argparse.Namespace) -> None:
             continue
         built = [await builds[draft.candidate.id] for draft in planned.drafts]
         try:
-            _measure(bench, planned, built, compiled=options.compiled)
+            _measure(bench, planned, built, compiled=options.compiled, held=options.held)
         except Exception as error:
             bench.write(file=planned.task.name, failure=f"{type(error).__name__}: {error}"[:400])
     for building in builds.values():
@@ -154,7 +157,7 @@ async def run(options: argparse.Namespace) -> None:
     shutdown_compilers()
 
 
-def _measure(bench, planned: Planned, built: list, *, compiled: bool) -> None:
+def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool) -> None:
     import torch
     from strategies.bench import kernels_us
 
@@ -172,12 +175,18 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool) -> None:
         way(args)
         ms = bench.median_ms(lambda way=way: way(args), 5)
         used = kernels_us(lambda way=way: way(args))
-        bench.write(file=task.name, kind=kind, ms=ms, kernels_us=used)
+        peak = _peak_mib(lambda way=way: way(args))
+        bench.write(file=task.name, kind=kind, ms=ms, kernels_us=used, peak_mib=peak)
     for draft, made in zip(planned.drafts, built, strict=True):
         entry = {"file": task.name, "predicted_ms": draft.predicted_ms, "choices": draft.choices}
         entry["settings"] = " ".join(f"{s.name}={s.value}" for s in draft.candidate.settings)
         try:
-            entry |= _one(bench, draft.candidate, made, (args, reference.weights()), wanted)
+            given = (args, reference.weights())
+            entry |= _one(bench, draft.candidate, made, given, wanted)
+            if held:
+                with _letting_nothing_go():
+                    same = _one(bench, draft.candidate, made, given, wanted)
+                entry["held"] = same
         except Exception as error:
             entry["failure"] = f"{type(error).__name__}: {error}"[:400]
         bench.write(**entry)
@@ -194,7 +203,34 @@ def _one(bench, candidate: Candidate, built, given, wanted) -> dict:
     runner.prepare(given[1])
     differs = max(map(_differs, runner(*given), wanted))
     ms = bench.median_ms(lambda: runner(*given), 5)
-    return {"ms": ms, "differs": differs, "kernels_us": kernels_us(lambda: runner(*given))}
+    used = kernels_us(lambda: runner(*given))
+    peak = _peak_mib(lambda: runner(*given))
+    return {"ms": ms, "differs": differs, "kernels_us": used, "peak_mib": peak}
+
+
+def _peak_mib(call: Callable[[], object]) -> float:
+    """What a call has allocated at its height, its results included."""
+    import torch
+
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+@contextmanager
+def _letting_nothing_go() -> Iterator[None]:
+    """Plans that are loaded inside hold every tensor until they return."""
+    from kernelwright.tools.candidates.run import runner
+
+    usual = runner.letting_go
+    runner.letting_go = lambda function: function
+    try:
+        yield
+    finally:
+        runner.letting_go = usual
 
 
 def _differs(got, wanted) -> float:
@@ -287,6 +323,7 @@ def main() -> None:
     words.add_argument("--builds", default="", help="package.module:function, with commas between")
     words.add_argument("--seconds", type=float, default=300.0)
     words.add_argument("--compiled", action="store_true", help="time torch.compile too")
+    words.add_argument("--held", action="store_true", help="time plans that let go of nothing")
     options = words.parse_args()
     if options.what == "run":
         asyncio.run(run(options))
