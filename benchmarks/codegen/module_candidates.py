@@ -180,15 +180,17 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool
     for draft, made in zip(planned.drafts, built, strict=True):
         entry = {"file": task.name, "predicted_ms": draft.predicted_ms, "choices": draft.choices}
         entry["settings"] = " ".join(f"{s.name}={s.value}" for s in draft.candidate.settings)
+        given = (args, reference.weights())
         try:
-            given = (args, reference.weights())
             entry |= _one(bench, draft.candidate, made, given, wanted)
-            if held:
-                with _letting_nothing_go():
-                    same = _one(bench, draft.candidate, made, given, wanted)
-                entry["held"] = same
         except Exception as error:
             entry["failure"] = f"{type(error).__name__}: {error}"[:400]
+        if held and "failure" not in entry:
+            try:
+                with _letting_nothing_go():
+                    entry["held"] = _one(bench, draft.candidate, made, given, wanted)
+            except Exception as error:
+                entry["held"] = {"failure": f"{type(error).__name__}: {error}"[:400]}
         bench.write(**entry)
 
 

@@ -104,7 +104,10 @@ def once(name: str, dtype: str, asked: argparse.Namespace, scratch: Path) -> dic
     row |= {"wall_s": round(time.time() - began, 1), **said}
     if answer.exists():
         row |= json.loads(answer.read_text())
-    row["tried"] = tried(scratch / "runs")
+    try:
+        row["tried"] = tried(scratch / "runs")
+    except Exception as error:  # of a run that was killed; the row itself took minutes
+        row["tried"] = [{"unread": f"{type(error).__name__}: {error}"[:300]}]
     if said["exit"] == 0 and export.is_dir():
         checked = ended(checking(asked), export, asked.verify_limit_s)
         words = checked["printed"] or checked["words"]
@@ -128,8 +131,9 @@ def tried(home: Path) -> list[dict]:
             row = {"run": folder.name, "number": one.number, "round": one.round}
             row |= {"idea": idea.title if idea else "", "effort": one.effort}
             row |= {"predicted_ms": idea.predicted_ms if idea else None, "ms": judged.median_ms}
-            wrong = "" if judged.verdict is Verdict.CORRECT else judged.verification.reason[:300]
-            found.append(row | {"verdict": judged.verdict.value, "why": wrong})
+            told = judged.verification
+            why = told.apart if judged.verdict is Verdict.CORRECT else told.reason[:300]
+            found.append(row | {"verdict": judged.verdict.value, "why": why})
         archive.close()
     return found
 

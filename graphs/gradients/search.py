@@ -23,7 +23,7 @@ from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.base.kind import ExecutorChoice
 from kernelwright.tools.evaluate.rules import Depth, Rules
 from kernelwright.tools.export.gradients import gradients_of, why_not_own
-from kernelwright.tools.types import Refusal, TracePolicy, Verification
+from kernelwright.tools.types import Refusal, TracePolicy, Verdict, Verification
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.training import TrainingSummary
@@ -181,6 +181,10 @@ def none_correct(judged: Sequence[Verification], what: str, seconds: float) -> s
     """
     if not judged:
         return f"no candidate for the {what} was judged in {seconds:.0f} s"
+    right = [one for one in judged if one.verdict is Verdict.CORRECT]
+    if right:
+        why = right[0].apart or "none of them was timed"
+        return f"{len(right)} of {len(judged)} candidates for the {what} were right, but {why}"
     first = judged[0]
     reason = f"{first.verdict.value.replace('_', ' ')}: {' '.join(first.reason.split())[:200]}"
     if len(judged) == 1:

@@ -4,11 +4,10 @@ The judge's rules of a run are among that: kept when it begins, read when it is 
 no lock: a run can be looked at while it goes on.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from kernelwright.graphs.run_view import RunView, completed, folded
 from kernelwright.graphs.run_view.events import EVENT, Event, ToolCalled
@@ -38,11 +37,18 @@ def keep_rules(archive: Archive, judge: Executor) -> None:
 
 
 def rules_of(archive: Archive) -> Rules | None:
-    """What a run was judged by; None where it did not write that down in terms of today's."""
+    """What a run was judged by; None where it did not write that down in terms of today's.
+
+    A rule that is no longer one is left out: the others, and the evidence that was asked for, hold.
+    """
     kept = archive.term(RULES_TERM)
+    if kept is None:
+        return None
     try:
-        return Rules.model_validate_json(kept) if kept is not None else None
-    except ValidationError:
+        known = json.loads(kept).items()
+        told = {name: value for name, value in known if name in Rules.model_fields}
+        return Rules.model_validate_json(json.dumps(told))
+    except (ValueError, AttributeError):
         return None
 
 

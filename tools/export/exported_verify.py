@@ -33,6 +33,7 @@ SETTLED_WIDTH = 0.1  # of the ratio: a wider interval settles nothing
 # How long a GPU is held before a call, so that the host is ahead; the kernel that waits counts
 # these cycles in a millisecond at 2 GHz.
 LEAST_HOLD_MS, MOST_HOLD_MS, CYCLES_A_MS = 0.5, 32.0, 2_000_000
+SHORTEST_HOLD_MS, HELD_AGAIN = 0.02, 0.98  # a stall is forgotten
 WARM_UP_S = 0.3  # until a GPU's clocks have risen
 ROUNDING = {torch.float64: 2.0**-52, torch.float32: 2.0**-23}
 ROUNDING |= {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
@@ -299,7 +300,7 @@ class Clock:
     """Times one call in milliseconds; on a GPU with events and a flushed cache.
 
     `queued`: the device is held until the host has issued the whole call; `late` counts the
-    samples in which it had not, however long it was held.
+    samples in which it had not, though it was held as long as that may take.
     Otherwise the device is idle when the call is issued, and the call is the second of two, as of a
     program that makes it again and again.
     """
@@ -322,6 +323,8 @@ class Clock:
         while True:
             taken_ms, ahead = self._taken(call)
             if ahead or not self.queued:
+                shorter_ms = self.hold_ms * HELD_AGAIN
+                self.hold_ms = shorter_ms if shorter_ms > SHORTEST_HOLD_MS else 0.0
                 return taken_ms
             if self.hold_ms >= MOST_HOLD_MS:
                 self.late += 1

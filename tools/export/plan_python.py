@@ -119,8 +119,20 @@ class _Printer(ast.NodeTransformer):
         own = [_renamed(argument.arg) for argument in inputs]
         node.args.args = [ast.arg(name) for name in (*context, *own)]
         node.returns = None
-        node.body = [self.visit(statement) for statement in node.body]
+        node.body = [made for statement in node.body for made in self._statement(statement)]
         return node
+
+    def _statement(self, statement: ast.stmt) -> list[ast.stmt]:
+        """A statement of a function's own, and behind it the end of what only it needed names for.
+
+        Inside of a branch or a loop these names may not be bound, and live on.
+        """
+        before = self._held
+        made: ast.stmt = self.visit(statement)
+        held = [f"held_{number}" for number in range(before + 1, self._held + 1)]
+        if not held or not isinstance(statement, ast.Expr | ast.Assign):
+            return [made]
+        return [made, ast.Delete([ast.Name(name, ast.Del()) for name in held])]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self._tunables:

@@ -44,6 +44,10 @@ def test_where_no_candidate_serves_the_judge_says_why():
     assert none_correct((wrong,), "backward", 9.0) == (
         "the only candidate for the backward is no use, wrong result: result 3 is off by 7 times"
     )
+    apart = Verification(verdict=Verdict.CORRECT, reason="", apart="it computes in tf32")
+    assert none_correct((wrong, apart), "backward", 9.0) == (
+        "1 of 2 candidates for the backward were right, but it computes in tf32"
+    )
     assert none_correct((wrong, wrong), "backward", 9.0) == (
         "none of 2 candidates for the backward is correct, the first wrong result: result 3 is off "
         "by 7 times"

@@ -34,6 +34,12 @@ def test_a_temporary_lives_until_the_kernel_has_run():
     text = printed('launch("rows", args=(x.contiguous(), x[0], 3))\nreturn x')
     assert "(held_1 := x.contiguous()).data_ptr()" in text
     assert "x[0].data_ptr()" in text
+    lines = [line.strip() for line in text.splitlines()]
+    (launch,) = (at for at, line in enumerate(lines) if "data_ptr" in line)
+    assert lines[launch + 1] == "del held_1"
+    inside = printed('for i in range(2):\n    launch("rows", args=(x.t(), x, 3))\nreturn x')
+    assert "held_1" in inside
+    assert "del" not in inside, "a loop that makes no round binds no name"
 
 
 def test_words_for_types_become_torchs_and_tunables_their_values():

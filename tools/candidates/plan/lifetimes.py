@@ -5,14 +5,17 @@ of them: many times what PyTorch holds, whose allocator gives the memory of what
 comes next, often while it is still in the cache. Whoever runs or prints a plan puts these
 statements into it, so that no plan has to say them.
 
-Not covered: names that are bound inside of a loop or a branch, which may not be bound at all.
+Not covered: names that are bound inside of a loop or a branch, which may not be bound at all, and
+what a name held that is bound again, which lives until the new value is made.
 """
 
 import ast
 from collections.abc import Iterator
 
+from kernelwright.tools.candidates.plan.expressions import operator_path
 from kernelwright.tools.candidates.plan.vocabulary import NUMERIC_HELPERS, NUMERIC_METHODS
 
+_NUMERIC = NUMERIC_METHODS | {"size", "stride"}
 _NO_TENSORS = frozenset({"shape", "dtype", "ndim"})
 _KEPT_ELSEWHERE = frozenset({"weights", "prepared"})
 
@@ -49,8 +52,10 @@ def _may_be_tensor(value: ast.expr) -> bool:
     match value:
         case ast.Call(func=ast.Name(id=name)):
             return name not in NUMERIC_HELPERS
-        case ast.Call(func=ast.Attribute(attr=method)):
-            return method not in NUMERIC_METHODS | {"size", "stride"}
+        case ast.Call(func=ast.Attribute(attr=method) as function):
+            return method not in _NUMERIC or bool(operator_path(function))
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return any(map(_may_be_tensor, parts))
         case ast.Subscript(value=ast.Name(id=name)):
             return name not in _KEPT_ELSEWHERE
         case ast.Attribute(attr=name):

@@ -38,7 +38,8 @@ Timed = Callable[[Sequence[Argument]], object]
 _IDLE_S = 1.0  # a GPU's clocks fall when nothing runs for about this long
 _CLOCK_SHARE = 0.9
 _ROOM_SHARE = 0.25
-_LEAST_HOLD_MS, _HELD_AGAIN = 0.5, 0.98
+# A hold begins with the first and, after a stall, ends below the second: a launch takes as long.
+_LEAST_HOLD_MS, _SHORTEST_HOLD_MS, _HELD_AGAIN = 0.5, 0.02, 0.98
 
 
 class Harness:
@@ -304,7 +305,8 @@ class Harness:
         while True:
             elapsed, ahead = self._taken(call, self._stopwatch.queued_ms, self._hold_ms, look)
             if ahead:
-                self._hold_ms *= _HELD_AGAIN
+                shorter_ms = self._hold_ms * _HELD_AGAIN
+                self._hold_ms = shorter_ms if shorter_ms > _SHORTEST_HOLD_MS else 0.0
                 return elapsed
             if self._hold_ms >= most:
                 self._waiting += 1
@@ -342,7 +344,7 @@ class Harness:
         if not self._waiting:
             return ()
         count, self._waiting = self._waiting, 0
-        return (f"in {count} samples the device waited for the host, however long it was held",)
+        return (f"in {count} samples the device waited for the host, though it was held before",)
 
     def _measurement(self, samples: Sequence[float], notes: tuple[str, ...]) -> Measurement:
         return Measurement(

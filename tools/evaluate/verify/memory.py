@@ -229,8 +229,10 @@ class SpoiltMemory:
     Before every sample, outside the timed span, memory as the last call asked for it is poisoned.
     On a CPU the next call is handed those very blocks, and pays for asking torch all the same; a
     GPU's allocator gives out blocks of a size again by itself, and may be capturing a graph.
-    Not covered: calls beyond the first of a sample, and the memory inside of a CUDA graph, which
-    stays as it was; there what a call leaves out shows when it is looked at.
+    Not covered: that a plan lets go of tensors (on a CPU each has a block of its own, and a call is
+    timed in more memory than it has elsewhere); calls beyond the first of a sample, and the memory
+    inside of a CUDA graph, which stays as it was: there what a call leaves out shows when it is
+    looked at.
     """
 
     def __init__(self, device: str) -> None:

@@ -32,20 +32,29 @@ def test_what_nothing_reads_any_more_is_let_go() -> None:
         "    size = x.shape[0]\n"
         "    a, rows = empty(n), ceil_div(n, 4)\n"
         "    y = x.t()\n"
+        "    both = (y, x)\n"
         "    launch('k', grid=rows, args=(y, a))\n"
+        "    most = aten.max.dim(both[0], 0)\n"
+        "    kept = most[0]\n"
         "    z = a.view(size)\n"
         "    unread = empty(n)\n"
-        "    return z\n"
+        "    return z, kept\n"
     ).splitlines()[1:] == [
         "    size = x.shape[0]",
         "    a, rows = (empty(n), ceil_div(n, 4))",
         "    y = x.t()",
+        "    both = (y, x)",
         "    launch('k', grid=rows, args=(y, a))",
-        "    del y",
+        "    del rows, y",
+        "    most = aten.max.dim(both[0], 0)",
+        "    del both",
+        "    kept = most[0]",
+        "    del most",
         "    z = a.view(size)",
+        "    del a",
         "    unread = empty(n)",
         "    del unread",
-        "    return z",
+        "    return (z, kept)",
     ]
 
 

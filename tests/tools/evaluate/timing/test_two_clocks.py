@@ -70,6 +70,10 @@ def test_a_stall_of_the_host_is_forgotten(relu: Task, cpu: Hardware) -> None:
     taken = [made._sample(lambda inputs: None) for _ in range(300)]
     assert taken == [0.02] * 300
     assert max(device.holds_ms[-50:]) < 3
+    device.host_ms = 0.01
+    for _ in range(300):
+        made._sample(lambda inputs: None)
+    assert device.holds_ms[-1] == 0
 
 
 def test_a_call_that_waits_for_the_device_is_timed_and_said(relu: Task, cpu: Hardware) -> None:

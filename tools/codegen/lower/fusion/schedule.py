@@ -214,8 +214,9 @@ class Fusion:
     def _is_by_channel(self, made: Nest, producers: dict[str, Step]) -> bool:
         """Whether products would end with what is computed of weights: again for every result.
 
-        Statistics of rows are not meant: stored apart from what is scaled by them, that is no
-        longer dear, and a product that reads it would scale its factors itself.
+        Of weights or inputs, and nothing that a step makes: no statistics of rows. Were a root of
+        those stored apart, what it scales would no longer be dear, and a product that reads it
+        would scale its factors itself.
         """
         by_channel = self.context.channels_last and self.context.products
         return by_channel and not any(name in producers for name in made.reads)
