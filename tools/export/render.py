@@ -326,8 +326,20 @@ def values(material: Material) -> dict[str, object]:
         "training": task.training,
         "apart": material.apart,
         "separator": SEPARATOR,
-        "hash": hashlib.sha256(f"{candidate.id} {task.source_sha256}".encode()).hexdigest()[:12],
+        "hash": _operator_hash(material),
     }
+
+
+def _operator_hash(material: Material) -> str:
+    """What an export's operator is called by: its kernels, and those of the step around it.
+
+    torch.compile keeps what it made, with the operator of the backward in it, by the forward's
+    graph alone: a better backward beside the same forward would be looked up by its old name.
+    """
+    backward = material.backward
+    around = (backward.material, backward.forward) if backward is not None else ()
+    parts = [f"{one.candidate.id} {one.task.source_sha256}" for one in (material, *around) if one]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
 def _backward_in_list(material: Material) -> bool:

@@ -1,9 +1,12 @@
 """An export with more tensors than an operator of torch's takes arguments: it takes a list."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from kernelwright.tools.export import OwnBackward, export_files, export_folder
+from kernelwright.tools.export.render import _operator_hash
 from kernelwright.tools.languages import in_mode
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
@@ -191,3 +194,23 @@ def test_few_tensors_are_arguments_of_their_own(material):
     text = export_files(material())["module.py"]
     assert 'schema = "(Tensor x) -> Tensor"' in text
     assert "of_list" not in text
+
+
+def test_an_operator_is_called_by_the_whole_steps_kernels():
+    """torch.compile looks a backward up by the forward's graph, in which this name stands."""
+
+    def kernels(id, backward=None):
+        one = SimpleNamespace(id=id), SimpleNamespace(source_sha256="0")
+        return SimpleNamespace(candidate=one[0], task=one[1], backward=backward)
+
+    def step(backward, forward=None):
+        return SimpleNamespace(material=kernels(backward), forward=forward)
+
+    names = {
+        _operator_hash(kernels("a")),
+        _operator_hash(kernels("a", step("b"))),
+        _operator_hash(kernels("a", step("c"))),
+        _operator_hash(kernels("a", step("c", kernels("d")))),
+    }
+    assert len(names) == 4
+    assert _operator_hash(kernels("a", step("b"))) in names
