@@ -3,20 +3,23 @@
     python benchmarks/codegen/module_candidates.py plan FOLDER plans.json [--hardware h200]
         [--ideas 6] [--match 1_*,17_*]
     python benchmarks/codegen/module_candidates.py plan PROJECT plans.json
-        --builds zoo.gpt:make_model,zoo.vit:make_model
+        --builds zoo.gpt:make_model,zoo.vit:make_model [--train]
     python benchmarks/codegen/module_candidates.py run plans.json results.jsonl --seconds 300
         [--compiled] [--held]
     python benchmarks/codegen/module_candidates.py table results.jsonl
     python benchmarks/codegen/module_candidates.py steps FOLDER steps.md [--match 1_*,17_*]
 
-`plan` traces and writes the candidates of a first round and needs no device; `run` compiles all of
-them, calls each once beside the module itself, and times it with the host ahead and a flushed L2,
-kernel by kernel; `--compiled` does the same with torch.compile's, and `--held` with plans that let
-go of nothing, for what that is worth. `peak_mib` is what one call has allocated at its height.
-Where a predicted time and a measured one differ, a cost model is wrong: that is what this is for.
-`differs` is the largest difference from the module's own answer over the largest value there;
-whether an answer is right only the judge says. Files are executed in this process: use it on files
-that are trusted.
+`plan` traces and writes the candidates of a first round and needs no device; with `--train` those
+of a model's training step, a forward that keeps what the backward needs, and the backward, whose
+files are written beside the plans. Their arguments are drawn like any task's: what is kept is no
+forward's, which is enough to tell right answers from wrong ones and how long they take. `run`
+compiles all of them, calls each once beside the module itself, and times it with the host ahead
+and a flushed L2, kernel by kernel; `--compiled` does the same with torch.compile's, and `--held`
+with plans that let go of nothing, for what that is worth. `peak_mib` is what one call has allocated
+at its height. Where a predicted time and a measured one differ, a cost model is wrong: that is what
+this is for. `differs` is the largest difference from the module's own answer over the largest value
+there; whether an answer is right only the judge says. Files are executed in this process: use it on
+files that are trusted.
 
 `steps` needs no device either: of each file that convolves it says what every form leaves to the
 library, and which tensors kernels hand on through memory.
@@ -81,8 +84,10 @@ def plan(options: argparse.Namespace) -> None:
         if isinstance(task, Refusal):
             print(f"{name}: {task.sentence}")
             continue
+        began = time.perf_counter()
         drafts = asyncio.run(_drafts(task, hardware, options.ideas))
-        print(f"{name}: {len(drafts)} candidates", flush=True)
+        took_s = time.perf_counter() - began
+        print(f"{name}: {len(drafts)} candidates in {took_s:.0f} s", flush=True)
         found.append(Planned(task=task, drafts=drafts))
     options.output.write_text(Plans(files=tuple(found)).model_dump_json(), encoding="utf-8")
 
@@ -105,8 +110,35 @@ def _built(options: argparse.Namespace) -> Iterator[tuple[str, Task | Refusal]]:
     for name, model in models:
         if isinstance(model, Refusal):
             yield name, model
+            continue
+        began = time.perf_counter()
+        task = trace(model.source, str(model.path), model.policy)
+        print(f"{name}: read in {time.perf_counter() - began:.0f} s", flush=True)
+        if options.train and isinstance(task, Task):
+            yield from _step(name, task, options.output.parent)
         else:
-            yield name, trace(model.source, str(model.path), model.policy)
+            yield name, task
+
+
+def _step(name: str, task: Task, folder: Path) -> Iterator[tuple[str, Task | Refusal]]:
+    """The tasks of a training step: the forward of its own, where it has one, and the backward."""
+    import torch
+
+    from kernelwright.tools.tasks import Reference, draw
+    from kernelwright.tools.tasks.gradients.backward import backward_of
+
+    device, began = "cuda:0" if torch.cuda.is_available() else "cpu", time.perf_counter()
+    reference = Reference.build(task, device)
+    found = backward_of(reference, task, draw(task, "task", 0, device))
+    print(f"{name}: backward traced in {time.perf_counter() - began:.0f} s", flush=True)
+    print(found.model_copy(update={"source": "", "forward": ""}).model_dump_json(), flush=True)
+    del reference
+    for kind, source in (("forward", found.forward), ("backward", found.source)):
+        if source:
+            path = folder / f"{task.name}_{kind}.py"
+            path.write_text(source, encoding="utf-8")
+            policy = TracePolicy(device="cuda", allow=task.allow)
+            yield f"{name} {kind}", trace(source, str(path), policy)
 
 
 async def _drafts(task: Task, hardware: Hardware, wanted: int) -> tuple[Draft, ...]:
@@ -159,7 +191,7 @@ async def run(options: argparse.Namespace) -> None:
 
 def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool) -> None:
     import torch
-    from strategies.bench import kernels_us
+    from strategies.bench import MODEL_AHEAD_CYCLES, kernels_us
 
     from kernelwright.tools.tasks import Reference, draw
 
@@ -173,7 +205,7 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool
         ways["compiled"] = torch.compile(reference.forward)
     for kind, way in ways.items():
         way(args)
-        ms = bench.median_ms(lambda way=way: way(args), 5)
+        ms = bench.median_ms(lambda way=way: way(args), 5, MODEL_AHEAD_CYCLES)
         used = kernels_us(lambda way=way: way(args))
         peak = _peak_mib(lambda way=way: way(args))
         bench.write(file=task.name, kind=kind, ms=ms, kernels_us=used, peak_mib=peak)
@@ -195,7 +227,7 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool
 
 
 def _one(bench, candidate: Candidate, built, given, wanted) -> dict:
-    from strategies.bench import kernels_us
+    from strategies.bench import MODEL_AHEAD_CYCLES, kernels_us
 
     from kernelwright.tools.languages import CompileFailure, load_candidate
 
@@ -204,7 +236,7 @@ def _one(bench, candidate: Candidate, built, given, wanted) -> dict:
     runner = load_candidate(candidate, built, "cuda:0")
     runner.prepare(given[1])
     differs = max(map(_differs, runner(*given), wanted))
-    ms = bench.median_ms(lambda: runner(*given), 5)
+    ms = bench.median_ms(lambda: runner(*given), 5, MODEL_AHEAD_CYCLES)
     used = kernels_us(lambda: runner(*given))
     peak = _peak_mib(lambda: runner(*given))
     return {"ms": ms, "differs": differs, "kernels_us": used, "peak_mib": peak}
@@ -323,6 +355,7 @@ def main() -> None:
     words.add_argument("--ideas", type=int, default=6)
     words.add_argument("--match", default="*", help="patterns of file names, with commas between")
     words.add_argument("--builds", default="", help="package.module:function, with commas between")
+    words.add_argument("--train", action="store_true", help="the step's tasks of what is built")
     words.add_argument("--seconds", type=float, default=300.0)
     words.add_argument("--compiled", action="store_true", help="time torch.compile too")
     words.add_argument("--held", action="store_true", help="time plans that let go of nothing")

@@ -14,6 +14,8 @@ from strategies.loops import Problem
 
 # The device's cycles, 0.15 ms of them, in which the host asks for everything that is timed.
 _AHEAD_CYCLES = 300_000
+# 10 ms, for a whole model's launches.
+MODEL_AHEAD_CYCLES = 20_000_000
 # Expected values are kept between candidates where they fit beside the data.
 _KEPT_TRUTH_BYTES = 16 << 30
 
@@ -33,11 +35,13 @@ class Bench:
         with self._path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
-    def median_ms(self, job: Callable[[], object], samples: int = 7) -> float:
+    def median_ms(
+        self, job: Callable[[], object], samples: int = 7, ahead: int = _AHEAD_CYCLES
+    ) -> float:
         """Median time of the device, with the host ahead; a slow job gets fewer samples."""
         times = []
         for _ in range(samples):
-            torch.cuda._sleep(_AHEAD_CYCLES)
+            torch.cuda._sleep(ahead)
             self._flush.zero_()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()

@@ -29,8 +29,9 @@ from kernelwright.tools.candidates.plan.vocabulary import (
 from kernelwright.tools.types import Value
 from kernelwright.tools.types.graph import DRAWS
 
-_MAX_CHARACTERS = 200_000
-_MAX_NODES = 50_000
+# The backward of twelve layers has 1,300 statements, 200,000 to 300,000 characters in float32.
+_MAX_CHARACTERS = 2_000_000
+_MAX_NODES = 500_000
 _MAX_LOOP_DEPTH = 3
 
 

@@ -213,7 +213,8 @@ FORBIDDEN_PLANS = [
     ("def forward(x):\n    return " + "-" * 20_000 + "x", "syntax"),
     ("def forward(x):\n    return " + "+".join(["x"] * 20_000), "syntax"),
     ("\x00", "syntax"),
-    ("#" * 300_000, "size"),
+    ("#" * 2_000_001, "size"),
+    ("x\n" * 200_000, "size"),
     (
         "def forward(x):\n    for a in range(2):\n     for b in range(2):\n"
         "      for c in range(2):\n"
@@ -238,6 +239,15 @@ def test_a_name_defined_on_every_path_that_goes_on_is_defined(cuda_source: Kerne
         "    return y\n"
     )
     assert validate_plan(text, cuda_source).parameters == ("x",)
+
+
+def test_a_plan_may_be_as_long_as_the_backward_of_many_layers(cuda_source: KernelSource) -> None:
+    grid = "ceil_div(3072, THREADS // 32) * ceil_div(768, THREADS % 1000) * max(12, 1)"
+    launch = f"launch('softmax_rows', grid={grid}, block=1, args=(x, y, 7))"
+    step = f"    y = empty_like(x)\n    {launch}\n"
+    text = "def forward(x):\n" + step * 2_000 + "    return y\n"
+    assert len(text) > 250_000
+    assert validate_plan(text, cuda_source).launches == ("softmax_rows",)
 
 
 def test_a_cpp_launch_has_no_geometry(cpp_source: KernelSource) -> None:
