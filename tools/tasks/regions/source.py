@@ -133,16 +133,25 @@ def _values(spec: TensorSpec, seen: NodeSeen) -> str:
             made = f"torch.randint(0, 2, {shape})"
         return f"{made}.to(torch.{spec.dtype.value})"
     mean = seen.mean if seen.mean is not None else 0.0
-    least = _LEAST_DEVIATION * max(1.0, abs(mean))
-    deviation = max(seen.deviation or 0.0, least) if math.isfinite(mean) else 1.0
+    deviation = _wide_enough(seen.deviation or 0.0, mean) if math.isfinite(mean) else 1.0
     low_end: float | None = None
     if seen.minimum is not None and seen.minimum >= 0 and mean > 0:
         # All of one sign: variances, probabilities. The half of a normal has this mean.
-        low_end, deviation, mean = seen.minimum, max((mean - seen.minimum) * 1.25, least), 0.0
+        deviation = _wide_enough((mean - seen.minimum) * 1.25, mean)
+        low_end, mean = seen.minimum, 0.0
     return (
         f"drawn({shape}, torch.{spec.dtype.value}, {mean:.6g}, {deviation:.6g}, "
         f"{low_end if low_end is None else format(low_end, '.6g')})"
     )
+
+
+def _wide_enough(deviation: float, mean: float) -> float:
+    """The deviation, or more where values hardly differ.
+
+    A thousand probabilities that are drawn wider than they are sum up to 40, and a backward through
+    twelve such layers to no number at all.
+    """
+    return max(deviation, _LEAST_DEVIATION * (abs(mean) if deviation else max(1.0, abs(mean))))
 
 
 def _call(node: Node, names: dict[str, str]) -> str:

@@ -153,6 +153,33 @@ def test_values_of_one_sign_keep_it(outlined):
     assert bool(torch.isfinite(made).all())
 
 
+def test_values_are_drawn_as_wide_as_they_are(outlined):
+    text = """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale, self.shift = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))
+
+            def forward(self, x, values):
+                chances = torch.softmax(x, -1).sort(-1).values
+                return (chances * 2) @ values * self.scale + self.shift
+
+        def get_inputs():
+            return [torch.randn(16, 1000), torch.randn(1000, 64) * 1e-3]
+    """
+    _, outline, _, _ = outlined(text)
+    regions = find_regions(outline.graph)
+    scopes: list[dict[str, object]] = [{} for _ in regions]
+    for region, scope in zip(regions, scopes, strict=True):
+        exec(region_source(outline, region, "some"), scope)
+    drawn = [x for scope in scopes for x in scope["get_inputs"]()]
+    (chances,) = (x for x in drawn if x.shape == (16, 1000) and bool((x >= 0).all()))
+    assert chances.sum(-1) == pytest.approx(1.0, abs=0.2)  # 40, were the least width 0.05
+    weights = [w for scope in scopes for w in scope["Model"]().parameters()]
+    assert len(weights) == 2
+    assert all(0.02 < float(w.std()) < 0.08 for w in weights)  # they are equal in the model
+
+
 def test_what_is_returned_by_name_is_outlined_too(outlined):
     text = """
         class Model(nn.Module):
