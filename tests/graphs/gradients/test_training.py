@@ -15,6 +15,7 @@ def test_both_ways_together_spend_what_one_would():
     assert forward.tokens is not None
     assert backward.tokens is not None
     assert forward.tokens + backward.tokens <= 1000
+    assert backward.seconds > forward.seconds
     assert (forward.rounds, backward.rounds) == (whole.rounds, whole.rounds)
 
 
