@@ -7,13 +7,14 @@ weights. What is judged is what was there when the candidate returned, in stream
 nothing changed after it is seen when everything has come to rest.
 
 Two calls on the same inputs may differ where the library does. Some of its convolutions add up in
-whatever order threads come (transposed ones above all), so a candidate that calls one may differ
-from itself for no reason of its own. It then has to agree with itself under the library's
-deterministic algorithms, and each of its answers to be right.
+whatever order threads come (transposed ones above all), and so does what it adds at indices, so a
+candidate that calls one may differ from itself for no reason of its own. It then has to agree with
+itself under the library's deterministic algorithms, and each of its answers to be right.
 Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
@@ -50,6 +51,7 @@ from kernelwright.tools.evaluate.verify.runners import Runner, prepared_by
 from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
 from kernelwright.tools.tasks.random_draws import state_of
 from kernelwright.tools.types import Task, TensorSpec, Verdict
+from kernelwright.tools.types.graph import base, words
 from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 
@@ -143,14 +145,21 @@ def at_rest(outputs: Sequence[Tensor], returned: Sequence[Tensor], means: str) -
 
 
 ORDER_CHANGED = (
-    "the same bits twice: the library's convolutions add up in changing order; under its "
-    "deterministic algorithms the bits were the same"
+    "the same bits twice: the library's convolutions and sums by index add up in changing order; "
+    "under its deterministic algorithms the bits were the same"
+)
+
+# Beside convolutions: what `torch.use_deterministic_algorithms` says of CUDA; of an embedding's
+# gradient since 2.11, where few rows are met by many indices.
+_RESTLESS = words(
+    "cumsum embedding_dense_backward index_add index_put put scatter_add scatter_reduce"
 )
 
 
 def order_may_change(task: Task, device: str) -> bool:
     """Whether a candidate for this task may call what does not repeat itself."""
-    return device == "cuda" and bool(convolved(task))
+    called = (base(node.op) in _RESTLESS for node in task.graph.nodes)
+    return device == "cuda" and (bool(convolved(task)) or any(called))
 
 
 def unlike(first: Sequence[Tensor], again: Sequence[Tensor]) -> str:
@@ -168,13 +177,28 @@ def unlike(first: Sequence[Tensor], again: Sequence[Tensor]) -> str:
 
 @contextmanager
 def one_order() -> Iterator[None]:
-    """The library's convolutions add up in one order inside."""
+    """The library adds up in one order inside; what cannot is not refused."""
     usual = torch.backends.cudnn.deterministic
+    asked = torch.are_deterministic_algorithms_enabled()
+    only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = _fills_memory(False)  # what the judge has poisoned stays so
     torch.backends.cudnn.deterministic = True
+    torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
+        torch.use_deterministic_algorithms(asked, warn_only=only_warned)
         torch.backends.cudnn.deterministic = usual
+        _fills_memory(filled)
+
+
+def _fills_memory(wanted: bool) -> bool:
+    """Say whether deterministic PyTorch fills what `empty` gives; as it was before."""
+    setting = torch.utils.deterministic
+    before = bool(setting.fill_uninitialized_memory)  # type: ignore[attr-defined]
+    setting.fill_uninitialized_memory = wanted  # type: ignore[attr-defined]
+    return before
 
 
 _REST_S = 0.002  # what a thread left behind needs at least to show itself

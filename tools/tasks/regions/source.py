@@ -9,6 +9,7 @@ judge can see whether a candidate reads them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from kernelwright.tools.types.graph import (
     Arg,
@@ -69,7 +70,7 @@ def region_source(outline: Outline, region: Region, title: str) -> str:
     dead = _last_reads(region, nodes)
     for number, name in enumerate(region.nodes):
         names[name] = f"v{number}"
-        lines.append(f"        v{number} = {_call(nodes[name], names)}")
+        lines.append(f"        v{number} = {_call(nodes[name], nodes, names)}")
         if dead[name]:
             lines.append(f"        del {', '.join(names[at] for at in dead[name])}")
     lines.append(f"        return {', '.join(names[name] for name in region.outputs)}")
@@ -154,30 +155,44 @@ def _wide_enough(deviation: float, mean: float) -> float:
     return max(deviation, _LEAST_DEVIATION * (abs(mean) if deviation else max(1.0, abs(mean))))
 
 
-def _call(node: Node, names: dict[str, str]) -> str:
+def _call(node: Node, nodes: dict[str, Node], names: dict[str, str]) -> str:
+    types = _own_types(node, nodes, names)
+    given = [_text(arg, names, types) for arg in node.args]
     if node.op == "getitem":
-        source, place = node.args
-        return f"{_text(source, names)}[{_text(place, names)}]"
-    given = [_text(arg, names) for arg in node.args]
-    given += [f"{key}={_keyword(key, arg, names)}" for key, arg in node.kwargs]
+        return f"{given[0]}[{given[1]}]"
+    given += [f"{key}={_keyword(key, arg, names, types)}" for key, arg in node.kwargs]
     if base(node.op) in _CREATORS and "x0" in names.values():
         given.append("device=x0.device")
     return f"{node.op}({', '.join(given)})"
 
 
-def _keyword(key: str, arg: Arg, names: dict[str, str]) -> str:
+Types = Mapping[DType, str]
+
+
+def _own_types(node: Node, nodes: dict[str, Node], names: dict[str, str]) -> Types:
+    """A floating type that an operator is told and reads is told as that of what it reads.
+
+    What the judge holds a candidate against is a copy in float64, in which a softmax's backward
+    with "float32" is refused on a GPU, and a sum would be rounded.
+    """
+    read = [nodes[arg.node] for arg in node.args if isinstance(arg, Ref)]
+    kinds = [(one.out[0].dtype, f"{names[one.name]}.dtype") for one in reversed(read) if one.out]
+    return {dtype: text for dtype, text in kinds if dtype.is_floating}
+
+
+def _keyword(key: str, arg: Arg, names: dict[str, str], types: Types) -> str:
     if key == "memory_format" and isinstance(arg, Scalar) and arg.value:
         return f"torch.{arg.value}"
-    return _text(arg, names)
+    return _text(arg, names, types)
 
 
-def _text(arg: Arg, names: dict[str, str]) -> str:
+def _text(arg: Arg, names: dict[str, str], types: Types) -> str:
     if isinstance(arg, Ref):
         return names[arg.node]
     if isinstance(arg, DTypeArg):
-        return f"torch.{arg.value.value}"
+        return types.get(arg.value, f"torch.{arg.value.value}")
     if isinstance(arg, ListArg):
-        return f"[{', '.join(_text(item, names) for item in arg.items)}]"
+        return f"[{', '.join(_text(item, names, types) for item in arg.items)}]"
     if isinstance(arg.value, float) and not math.isfinite(arg.value):
         return f'float("{arg.value}")'
     return repr(arg.value)

@@ -17,7 +17,12 @@ from kernelwright.tools.evaluate.verify.memory import GuardedMemory
 from kernelwright.tools.evaluate.verify.precision import may_be_coarser, with_channels_last
 from kernelwright.tools.evaluate.verify.reasons import RejectedError
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
-from kernelwright.tools.evaluate.verify.trials import ORDER_CHANGED, Trials
+from kernelwright.tools.evaluate.verify.trials import (
+    ORDER_CHANGED,
+    Trials,
+    one_order,
+    order_may_change,
+)
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 
@@ -212,6 +217,46 @@ def test_a_library_that_adds_in_changing_order_is_no_race(
     _, trials, _ = judge(Convolution(0, off_by=(0.0, 1e-7)))
     assert trials.skipped == [ORDER_CHANGED]
     assert not torch.backends.cudnn.deterministic
+
+
+def test_sums_by_index_may_come_in_another_order_on_a_gpu():
+    source = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, gradient, at):
+        return torch.ops.aten.embedding_dense_backward(gradient, at, 2, -1, False)
+
+def get_inputs():
+    return [torch.randn(64, 8), torch.zeros(64, dtype=torch.int64)]
+"""
+    task = trace(source, "rows.py", TracePolicy())
+    assert isinstance(task, Task), task
+    assert order_may_change(task, "cuda")
+    assert not order_may_change(task, "cpu")
+    plain = trace(
+        source.replace(
+            "embedding_dense_backward(gradient, at, 2, -1, False)", "embedding(gradient, at)"
+        ),
+        "rows.py",
+        TracePolicy(),
+    )
+    assert isinstance(plain, Task), plain
+    assert not order_may_change(plain, "cuda")
+
+
+def test_one_order_is_asked_of_all_operators_and_nothing_is_left_of_it():
+    def asked() -> tuple[bool, bool, bool]:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory,
+        )
+
+    before = asked()
+    with one_order():
+        assert asked() == (True, True, False)
+    assert asked() == before
 
 
 def test_each_of_two_answers_that_are_excused_has_to_be_right(

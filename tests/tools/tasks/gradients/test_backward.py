@@ -3,9 +3,10 @@
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.candidates.plan import ADMITTED
-from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks import draw, trace
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
@@ -258,6 +259,23 @@ def test_a_whole_model_s_inputs_are_data_without_gradients():
 
 def test_a_softmax_keeps_its_result_only():
     assert [read.kind for read in made(SOFTMAX)[-1].reads] == ["result", "gradient"]
+
+
+def test_in_float64_an_operator_is_told_float64():
+    kinds = []
+
+    class Told(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten._softmax_backward_data.default:
+                kinds.append(args[3])
+            return func(*args, **kwargs or {})
+
+    source = made(SOFTMAX)[-1].source
+    task = trace(source, "back.py", TracePolicy())
+    assert isinstance(task, Task), task
+    with Told():
+        Reference.build(task, "cpu").double().forward(draw(task, "task", 0, "cpu"))
+    assert kinds == [torch.float64], "a GPU refuses another type than its operands'"
 
 
 def test_several_results_are_given_by_their_places_and_integers_have_no_gradient():
