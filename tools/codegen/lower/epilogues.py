@@ -67,22 +67,32 @@ def with_epilogues(program: Program, takes: Takes, *, folds: bool = False) -> Pr
 
 def _next(program: Program, refused: set[str]) -> tuple[Loop, Loop] | None:
     """A product, and the one loop that reads what it makes."""
+    readers = _readers(program)
     for made in program.loops:
         if made.family != PRODUCT or made.name in refused or len(made.stores) != 1:
             continue
         buffer = made.stores[0].access.buffer
-        readers = [step for step in program.steps if step is not made and reads(step, buffer)]
-        alone = len(readers) == 1 and program.buffer(buffer).role == "temporary"
-        if alone and isinstance(readers[0], Loop) and buffer not in program.returns:
-            return made, readers[0]
+        read = [step for step in readers.get(buffer, ()) if step is not made]
+        alone = len(read) == 1 and program.buffer(buffer).role == "temporary"
+        if alone and isinstance(read[0], Loop) and buffer not in program.returns:
+            return made, read[0]
     return None
 
 
-def reads(step: Loop | PlanLine, buffer: str) -> bool:
-    """Whether a step reads a buffer."""
+def _readers(program: Program) -> dict[str, list[Loop | PlanLine]]:
+    """The steps that read each buffer, each once and in order."""
+    found: dict[str, list[Loop | PlanLine]] = {}
+    for step in program.steps:
+        for buffer in reads(step):
+            found.setdefault(buffer, []).append(step)
+    return found
+
+
+def reads(step: Loop | PlanLine) -> frozenset[str]:
+    """The buffers that a step reads."""
     if isinstance(step, PlanLine):
-        return buffer in step.uses
-    return any(stmt.access is not None and stmt.access.buffer == buffer for stmt in step.body)
+        return frozenset(step.uses)
+    return frozenset(stmt.access.buffer for stmt in step.body if stmt.access is not None)
 
 
 def without_unused(program: Program) -> Program:

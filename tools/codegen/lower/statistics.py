@@ -97,7 +97,7 @@ def _is_alone(program: Program, made: Loop, reader: Loop) -> bool:
     """Whether nothing else needs what the product stores."""
     buffer = made.stores[0].access.buffer
     others = [step for step in program.steps if step is not made and step is not reader]
-    is_needed = buffer in program.returns or any(reads(step, buffer) for step in others)
+    is_needed = buffer in program.returns or any(buffer in reads(step) for step in others)
     return not is_needed and program.buffer(buffer).role == "temporary"
 
 
