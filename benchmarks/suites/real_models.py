@@ -143,7 +143,7 @@ def checking(asked: argparse.Namespace) -> list[str]:
     command = [sys.executable, "verify.py", "--seconds", "3"]
     if asked.train:
         return [*command, "--steps", "--choose"]
-    return command + (["--no-compile"] if asked.evidence == "timing" else [])
+    return command + ([] if asked.evidence == "full" else ["--no-compile"])
 
 
 def steps_of(words: str) -> dict:
@@ -340,7 +340,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--search", default="quick")
     parser.add_argument("--seconds", type=float, help="of a search, all but reading held")
     parser.add_argument("--regions", default="auto", choices=["auto", "on", "off"])
-    parser.add_argument("--evidence", default="full", choices=["full", "timing"])
+    parser.add_argument("--evidence", default="full", choices=["full", "timing", "autotune"])
     parser.add_argument("--train", action="store_true", help="training steps, kernels both ways")
     parser.add_argument("--run-limit-s", type=float, default=900.0, help="then it is interrupted")
     parser.add_argument("--verify-limit-s", type=float, default=120.0, help="of an export's check")
