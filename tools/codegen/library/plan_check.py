@@ -146,13 +146,13 @@ class _Followed:
             self._unread -= one.reads
         if self._unwritten and one.takes:
             self._check_written(one.takes, one.text)
+        if one.binds:  # in a block, what its launches are given
+            self._bind(one, is_kernels=is_kernels)
         for launch in one.launches:
             self._launch(launch, one.text)
         if one.updates:
             self._check_updates(one, is_kernels=is_kernels)
-        if one.binds:
-            self._bind(one, is_kernels=is_kernels)
-        elif one.returns:
+        if one.returns:
             self._check_returned(one)
 
     def store(self, names: Sequence[str], statements: Sequence[Statement]) -> None:

@@ -68,12 +68,16 @@ def statement(text: str) -> Statement:
     """One line of a plan, which may be a block."""
     (node,) = ast.parse(text).body
     reads, binds, calls = _seen(node)
-    shares, returns = tuple(dict.fromkeys(_handed_on(node))), isinstance(node, ast.Return)
+    shares, is_block = tuple(dict.fromkeys(_handed_on(node))), isinstance(node, ast.For | ast.If)
+    returns = isinstance(node, ast.Return) or (is_block and _holds_return(node))
     taken = shares if returns else [name for call in calls for name in _taken(call)]
+    if is_block:
+        reads -= {*binds}
+        shares, taken = (tuple(name for name in of if name in reads) for of in (shares, taken))
     return Statement(
         text=text,
         binds=tuple(dict.fromkeys(binds)),
-        reads=frozenset(reads - {*binds} if isinstance(node, ast.For | ast.If) else reads),
+        reads=frozenset(reads),
         maker=_maker(node),
         shares=shares,
         takes=tuple(dict.fromkeys(taken)),
@@ -85,6 +89,10 @@ def statement(text: str) -> Statement:
 
 def _is(call: ast.Call, name: str) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id == name
+
+
+def _holds_return(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Return) for part in ast.walk(node))
 
 
 def _looked_up(node: ast.Subscript) -> str:
