@@ -117,6 +117,7 @@ _REDUCTIONS = (
 def simplify(traced: Traced) -> None:
     """Tidy the graph in place."""
     kept = {*traced.outputs, *traced.mutations.values()}
+    kept |= {copy for node in traced.outputs if (copy := _copied_leaf(node)) is not None}
     for node in list(traced.graph.nodes):
         if node.op == "call_function":
             _simplify_node(traced, node, kept)
@@ -160,6 +161,30 @@ def _is_idle_copy(node: fx.Node) -> bool:
             and source.meta["val"].device == node.meta["val"].device
         )
     return False
+
+
+def _copied_leaf(node: fx.Node) -> fx.Node | None:
+    """The last copy of an input, weight or constant of which a result is a view; None for others.
+
+    Without that copy the result would be memory of the leaf itself, which its caller may change.
+    """
+    copy: fx.Node | None = None
+    while node.op == "call_function":
+        is_copy = node.target is aten.lift_fresh_copy.default or _is_idle_copy(node)
+        copy = node if copy is None and is_copy else copy
+        source = node.args[0] if node.args else None
+        if not (is_copy or _is_view(node)) or not isinstance(source, fx.Node):
+            return None
+        node = source
+    return copy
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether an operator returns memory of its argument, or one of such results is picked."""
+    if node.target is operator.getitem:
+        return True
+    returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
+    return any(made.alias_info is not None for made in returns)
 
 
 def _name_dimensions(node: fx.Node) -> None:

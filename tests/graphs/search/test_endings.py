@@ -1,16 +1,17 @@
 """How a session can end other than by finishing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from kernelwright.graphs.run_view.events import Event
+from kernelwright.graphs.run_view.events import Event, Noted
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import resume_search, start_search
 from kernelwright.tools.archive import Archive, RunError, list_runs
+from kernelwright.tools.codegen.library.plan_check import PlanError
 from kernelwright.tools.evaluate.sandbox.worker import WorkerBrokenError
 from kernelwright.tools.types import Refusal, Task, TracePolicy
 from kernelwright.tools.types.run import Summary
@@ -82,6 +83,25 @@ async def test_a_reference_that_does_not_run_is_refused(toy: ModuleType, tmp_pat
         make_agents=lambda around: toy.toy_agents(toy.LOOPS),
     )
     assert answer == Refusal(sentence="toy does not run: out of memory.")
+
+
+async def test_what_cannot_be_assembled_is_told_and_the_search_goes_on(
+    search: Search, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = toy.ToyRepertoire.draft
+
+    def checked(self: object, choices: Mapping[str, str]) -> object:
+        if choices["rows"] == "once":  # the strategy predicted fastest
+            raise PlanError("the plan cannot be assembled: in forward, `return w` hands w out")
+        return draft(self, choices)
+
+    monkeypatch.setattr(toy.ToyRepertoire, "draft", checked)
+    events: list[Event] = []
+    summary = await search(events=events)
+    notes = [event.words for event in events if isinstance(event, Noted)]
+    assert any("could not be written: the plan cannot be assembled: in fo" in one for one in notes)
+    assert summary.best is not None
+    assert summary.candidates.correct
 
 
 async def test_a_run_is_not_resumed_on_another_device(

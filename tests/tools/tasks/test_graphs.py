@@ -308,6 +308,28 @@ def test_strides_of_inputs_are_kept(model: Model) -> None:
     assert task.inputs[0].tensor.strides == (1, 8)
 
 
+def test_a_copy_of_a_leaf_stays_where_a_view_of_it_is_returned(model: Model) -> None:
+    """Without it the caller would be handed the weight, or the buffer as it is after the call."""
+    said = "def forward(self, x): return {}"
+    buffer = "self.register_buffer('seen', torch.zeros(8, 8))"
+    changed = (
+        "def forward(self, x):\n    y = self.seen.clone()\n    self.seen += 1\n    return y.t()"
+    )
+    for text in (
+        said.format("self.seen.clone().t()"),
+        said.format("x.clone().chunk(2)[1]"),
+        changed,
+    ):
+        assert "aten.clone.default" in ops_of(model(text, "[torch.randn(8, 8)]", buffer))
+    for text in ("(x * 2).clone().t()", "x.clone().t() + 1", "x.t()"):
+        task = model(said.format(text), "[torch.randn(8, 8)]")
+        assert "aten.clone.default" not in ops_of(task)
+
+
+def ops_of(task: Task) -> list[str]:
+    return [node.op for node in task.graph.nodes]
+
+
 def test_small_constants_become_full_and_others_carry_their_bytes(model: Model) -> None:
     graph = model(*CASES["baked in"]).graph
     assert any(node.op == "aten.full.default" for node in graph.nodes)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates import complete_settings
@@ -38,20 +37,13 @@ from kernelwright.tools.codegen.ir import (
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.library.alike import Renaming, on_other_buffers, shape_of
 from kernelwright.tools.codegen.library.fixed_weights import laid_out_once
+from kernelwright.tools.codegen.library.plan_check import Packing, Part, check_plan
+from kernelwright.tools.codegen.library.statements import Statement, statement
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.types import LanguageName, Value
 
-_MAKERS = {"empty": False, "zeros": True}
-
-
-@dataclass(frozen=True)
-class _Allocation:
-    """A line that makes a tensor of known size, and nothing else."""
-
-    text: str
-    name: str
-    sized_by: frozenset[str]
-    filled: bool
+# Allocations that may stand later than they are asked for.
+_LATE = frozenset({"empty", "zeros"})
 
 
 def allocated_late(lines: Iterable[str]) -> Iterator[str]:
@@ -60,33 +52,22 @@ def allocated_late(lines: Iterable[str]) -> Iterator[str]:
     Among those that one line needs, fills come first: the device fills while the host allocates
     what is left. One that nothing needs stays, at the end.
     """
-    waiting: list[_Allocation] = []
-    for line in lines:
-        node = ast.parse(line).body[0]
-        names = _names(node)
-        new = _allocation(line, node)
+    waiting: list[Statement] = []
+    for one in map(statement, lines):
         # A name that is bound anew, or decides a size, is no longer free to wait.
-        needed = [one for one in waiting if one.name in names or one.sized_by & _bound(node)]
+        named = one.reads.union(one.binds)
+        needed = [w for w in waiting if w.binds[0] in named or not w.reads.isdisjoint(one.binds)]
         yield from _fills_first(needed)
         waiting = [one for one in waiting if one not in needed]
-        if new is None:
-            yield line
+        if one.maker in _LATE:
+            waiting.append(one)
         else:
-            waiting.append(new)
+            yield one.text
     yield from _fills_first(waiting)
 
 
-def _fills_first(allocations: list[_Allocation]) -> list[str]:
-    return [one.text for one in sorted(allocations, key=lambda one: not one.filled)]
-
-
-def _allocation(line: str, node: ast.stmt) -> _Allocation | None:
-    match node:
-        case ast.Assign(
-            targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=maker)) as call
-        ) if maker in _MAKERS:
-            return _Allocation(line, name, _names(call), _MAKERS[maker])
-    return None
+def _fills_first(allocations: list[Statement]) -> list[str]:
+    return [one.text for one in sorted(allocations, key=lambda one: one.maker != "zeros")]
 
 
 def _names(node: ast.AST) -> frozenset[str]:
@@ -161,7 +142,8 @@ def assemble(
         hardware: the device it is written for.
 
     Raises:
-        ValueError: a strategy does not fit its node.
+        ValueError: a strategy does not fit its node; as a PlanError, a statement of the plan is
+            wrong, which is a bug of whoever made it.
     """
     chosen = {
         loop.name: choices.get(loop.name) or emitter.strategies(loop, hardware)[0]
@@ -187,7 +169,10 @@ def assemble(
         for node in ours
         if packers[node.name] is node
     ]
-    plan = [*_prepare(program, once), *_plan(program, lines)]
+    call = _call(program, lines)
+    sources = [one.source for one in emitted.values()]
+    check_plan(program.parameters, program.weights, once, call, sources)
+    plan = [*_prepare(program, once), *_plan(program, call)]
     return Assembled(kernel=_kernel(ours, emitter, emitted), plan="\n".join(plan) + "\n")
 
 
@@ -241,31 +226,27 @@ def _own(name: str, node: ProgramNode, first: ProgramNode) -> str:
     return node.name + name.removeprefix(first.name)
 
 
-def _made_once(
-    node: ProgramNode, first: ProgramNode, emitted: Emitted
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The lines that make what a node keeps of its weights, under names of its own, and those."""
+def _made_once(node: ProgramNode, first: ProgramNode, emitted: Emitted) -> Packing:
+    """What a node keeps of its weights, under names of its own."""
     trees = [ast.parse(line) for line in _once(node, first, emitted)]
     made = {name for tree in trees for name in _bound(tree)}
     renaming = Renaming({name: _own(name, node, first) for name in made})
     own = tuple(ast.unparse(renaming.visit(tree)) for tree in trees)
-    return own, tuple(_own(name, node, first) for name in emitted.kept)
+    return Packing(own, tuple(_own(name, node, first) for name in emitted.kept))
 
 
-def _prepare(
-    program: Program, made: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]
-) -> Iterator[str]:
+def _prepare(program: Program, made: Sequence[Packing]) -> Iterator[str]:
     """The function that makes what is kept of weights; nothing where nothing is."""
-    lines = [line for found, _ in made for line in found]
+    lines = [line for one in made for line in one.lines]
     if not lines:
         return
     yield "def prepare(weights):"
-    used = frozenset[str]().union(*(_names(ast.parse(line)) for line in lines))
+    used = frozenset[str]().union(*(statement(line).reads for line in lines))
     for name, target in program.weights:
         if name in used:
             yield f'    {name} = weights["{target}"]'
     yield from (f"    {line}" for line in lines)
-    kept = ", ".join(f'"{name}": {name}' for _, names in made for name in names)
+    kept = ", ".join(f'"{name}": {name}' for one in made for name in one.kept)
     yield f"    return {{{kept}}}"
     yield ""
     yield ""
@@ -328,31 +309,38 @@ def _listed(names: Mapping[str, None]) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _plan(program: Program, launches: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    yield f"def forward({', '.join(program.parameters)}):"
-    for name, target in program.weights:
-        yield f'    {name} = weights["{target}"]'
+def _call(program: Program, launches: Mapping[str, tuple[str, ...]]) -> list[Part]:
+    """What a call does once its weights have names, step by step."""
+    parts: list[Part] = []
     made = {*program.parameters, *(name for name, _ in program.weights)}
     for step in program.steps:
         node = program.node(step)
         if isinstance(step, PlanLine) and (node is None or node.name not in launches):
-            yield f"    {step.text}"
+            parts.append(Part((step.text,)))
             made |= set(step.makes)
         elif node is not None:
-            stored = _first_stored(program, node, made)
-            made |= {buffer.name for buffer in stored}
+            stored = _stored(program, node)
+            new = [buffer for buffer in stored if buffer.name not in made]
+            made |= {buffer.name for buffer in new}
             is_kept = isinstance(node, Loop) and node.once  # allocated in `prepare`
-            allocations = [] if is_kept else [*map(_allocation_lines, stored)]
-            for line in allocated_late([*allocations, *launches[node.name]]):
-                yield f"    {line}"
-    yield f"    return {_result(program)}"
+            allocations = [] if is_kept else [*map(_allocation_lines, new)]
+            lines = tuple(allocated_late([*allocations, *launches[node.name]]))
+            stores = () if is_kept else tuple(buffer.name for buffer in stored)
+            parts.append(Part(lines, stores, is_kernels=True))
+    return [*parts, Part((f"return {_result(program)}",))]
 
 
-def _first_stored(program: Program, node: ProgramNode, made: set[str]) -> list[Buffer]:
+def _plan(program: Program, call: Sequence[Part]) -> Iterator[str]:
+    yield f"def forward({', '.join(program.parameters)}):"
+    yield from (f'    {name} = weights["{target}"]' for name, target in program.weights)
+    yield from (f"    {line}" for part in call for line in part.lines)
+
+
+def _stored(program: Program, node: ProgramNode) -> Sequence[Buffer]:
     if isinstance(node, LibraryCall):
-        return [buffer for buffer in node.results if buffer.name not in made]
+        return node.results
     names = dict.fromkeys(store.access.buffer for store in node.stores)
-    return [program.buffer(name) for name in names if name not in made]
+    return [program.buffer(name) for name in names]
 
 
 def _allocation_lines(buffer: Buffer) -> str:

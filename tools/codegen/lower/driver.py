@@ -277,7 +277,8 @@ def _tidied(context: Context, step: Step) -> list[Step]:
 
 
 # What makes a tensor that is nobody else's, of one that loops read where it lies.
-_COPIES = frozenset({"clone", "lift_fresh_copy"})
+_COPIES = frozenset({"clone", "lift_fresh_copy", "view_copy"})
+_LEAVES = frozenset({"constant", "input", "weight"})
 
 
 def _returned(context: Context, graph: Graph, name: str) -> View:
@@ -294,9 +295,13 @@ def _returned(context: Context, graph: Graph, name: str) -> View:
 
 
 def _is_copied(graph: Graph, name: str) -> bool:
-    """Whether a copy was made between a leaf and this view of it."""
-    while base((node := graph.node(name)).op) in SHAPES:
-        if base(node.op) in _COPIES:
+    """Whether an operator between a leaf and this view of it makes a tensor of its own.
+
+    One that no loop of ours has to compute does so as well, as resampling to the same size.
+    """
+    while (node := graph.node(name)).op not in _LEAVES:
+        is_view = base(node.op) in SHAPES or base(node.op) == "getitem" or node.op == "getitem"
+        if base(node.op) in _COPIES or not is_view:
             return True
         (name, *_) = refs(node)
     return False

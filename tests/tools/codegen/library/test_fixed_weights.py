@@ -173,6 +173,12 @@ def test_weights_of_convolutions_are_laid_out_once_by_one_kernel() -> None:
         "return x + 1, torch.stack([self.v, self.v])",
         "return x + 1, self.v.half()",
         "return x + 1, F.embedding(self.at, self.v)",
+        # What a loop has no need to compute is no reason to hand the weight itself out.
+        "return x + 1, self.v.clone().t()",
+        "return x + 1, self.v.view(8, 8, 64).to(torch.float32, copy=True).view(64, 64)",
+        "return x + 1, self.v.clone().chunk(2)[1]",
+        "return x + 1, F.interpolate(self.w, scale_factor=1)",
+        "return x + 1, torch.tensor([[1.0, 2.0]]).t()",
     ],
 )
 async def test_what_leaves_or_is_written_in_parts_is_made_in_every_call(forward: str) -> None:

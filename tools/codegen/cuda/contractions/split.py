@@ -72,6 +72,8 @@ _WARPS_AT_ONCE, _BLOCKS_AT_ONCE, _MOST_SHARES = 32, 6, 64
 # Positions that are added in one chain. On an H200 the chain of 131,072 was 2.2e-6 off where parts
 # of it were 4e-7 off, and one of 524,288 missed the judge's bound (6.8 times PyTorch's error).
 LONGEST = 32768
+# The passes, by the ends of their names.
+_PASSES = _LARGEST, _PACK = "_largest", "_pack"
 # Of what the passes make of a factor, what the product reads.
 _LEFT_BEHIND = ("image", "short", "exponents")
 # Statements of an epilogue that may stand once a result.
@@ -275,7 +277,10 @@ def is_fixed(case: Case, operand: Operand) -> bool:
 
 
 def packing_arguments(prefix: str, *factors: Packed) -> list[Argument]:
-    """What the passes leave for the product: images, exponents, counts of short elements."""
+    """What the passes leave for the product: images, exponents, counts of short elements.
+
+    The product only reads them, as those of a weight stay from call to call.
+    """
     found = []
     for factor in factors:
         for what, kind in (
@@ -285,7 +290,7 @@ def packing_arguments(prefix: str, *factors: Packed) -> list[Argument]:
             ("exponents", "int"),
         ):
             name = f"{factor.name}_{what}"
-            found.append(Argument(name, f"{kind}* {name}", f"{prefix}_{name}"))
+            found.append(Argument(name, f"{kind}* {name}", f"{prefix}_{name}", _PASSES))
     return found
 
 
@@ -367,13 +372,13 @@ def narrow_factor(printer: ElementPrinter, which: str) -> Narrow:
 
 def magnitude_launch(prefix: str, *factors: Packed) -> Launch:
     """The pass that looks for largest magnitudes."""
-    return Launch(f"{prefix}_largest", str(sum(factor.blocks for factor in factors)), "256")
+    return Launch(f"{prefix}{_LARGEST}", str(sum(factor.blocks for factor in factors)), "256")
 
 
 def image_launch(contraction: Contraction, prefix: str, *factors: tuple[Packed, str]) -> Launch:
     """The pass that splits and packs; each factor with its side of the tile, as plan text."""
     panels = " + ".join(_panels(factor, tile) for factor, tile in factors)
-    return Launch(f"{prefix}_pack", f"({panels}) * {-(-contraction.k // _STEP)}", "256")
+    return Launch(f"{prefix}{_PACK}", f"({panels}) * {-(-contraction.k // _STEP)}", "256")
 
 
 def with_packing(

@@ -187,11 +187,21 @@ _NAME = re.compile(r"(\w+)\(@parameters@\)")
 
 @dataclass(frozen=True)
 class Argument:
-    """A kernel parameter that is there if the kernel mentions it, and what the plan passes."""
+    """A kernel parameter that is there if the kernel mentions it, and what the plan passes.
+
+    `written_by` are the ends of the names of the kernels that write to it, where others do not: to
+    these it is `const`. Without any it is as declared.
+    """
 
     name: str
     declaration: str
     passed: str
+    written_by: tuple[str, ...] = ()
+
+    def declared_in(self, kernel: str) -> str:
+        """The parameter of a kernel."""
+        is_read = self.written_by and not kernel.endswith(self.written_by)
+        return f"const {self.declaration}" if is_read else self.declaration
 
 
 @dataclass(frozen=True)
@@ -280,8 +290,9 @@ def complete(
         if named is not None:
             code = _COMMENT.sub("", part)  # whose words are no names
             used = [a for a in arguments if re.search(rf"\b{re.escape(a.name)}\b", code)]
-            part = part.replace(_PARAMETERS, ", ".join(a.declaration for a in used))
-            passed[named.group(1)] = "".join(f"{a.passed}, " for a in used).strip()
+            kernel = named.group(1)
+            part = part.replace(_PARAMETERS, ", ".join(a.declared_in(kernel) for a in used))
+            passed[kernel] = "".join(f"{a.passed}, " for a in used).strip()
         parts.append(part)
     return "".join(parts), tuple(_launch(one, passed[one.kernel]) for one in launches)
 
