@@ -49,7 +49,7 @@ class Archive(Journal, Attempts, Thoughts, Talks):
     ) -> "Archive":
         """Make the folder and database of a new run."""
         archive = cls(new_run_folder(home, task.name))
-        schema.metadata.create_all(archive._engine)
+        schema.make_tables(archive._engine)
         archive._insert(
             schema.runs,
             id=archive.folder.name,
@@ -73,14 +73,18 @@ class Archive(Journal, Attempts, Thoughts, Talks):
             UnknownRunError: When there is no such run.
             CorruptRunError: When its database cannot be read.
         """
+        return cls._opened(run, home)[0]
+
+    @classmethod
+    def _opened(cls, run: str | Path, home: Path | None = None) -> "tuple[Archive, RunRecord]":
         archive = cls(find_run(run, home))
         try:
-            archive.record()
-            schema.metadata.create_all(archive._engine)  # tables younger than the run
+            record = archive.record()
+            schema.make_tables(archive._engine)  # those younger than the run
         except CorruptRunError:
             archive.close()
             raise
-        return archive
+        return archive, record
 
     def record(self) -> RunRecord:
         """What the run is over; CorruptRunError when the database does not say."""
@@ -139,13 +143,10 @@ def list_runs(home: Path | None = None) -> tuple[RunInfo, ...]:
 
 def _info(folder: Path) -> RunInfo:
     try:
-        archive = Archive.open(folder)
+        archive, record = Archive._opened(folder)
     except RunError as error:
         return RunInfo(id=folder.name, folder=str(folder), problem=str(error))
-    try:
-        record = archive.record()
-    finally:
-        archive.close()
+    archive.close()
     return RunInfo(
         id=record.id,
         folder=str(folder),

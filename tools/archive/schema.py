@@ -6,10 +6,12 @@ repeats, left as they were: what was measured once stays as it was measured. An 
 person had made again gives its place to the newer one, and stays under a longer name.
 """
 
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy import (
     Column,
+    Connection,
     Engine,
     Float,
     Integer,
@@ -21,8 +23,10 @@ from sqlalchemy import (
     create_engine,
     event,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 VERSION = 1
 
@@ -186,3 +190,33 @@ def connect(path: Path) -> Engine:
         cursor.close()
 
     return engine
+
+
+def make_tables(engine: Engine) -> None:
+    """Make the tables that a database lacks, in one commit; one that lacks none is only read.
+
+    All of a new run's are made, and those that are younger than an older run.
+    """
+    with engine.connect() as connection:
+        if not _missing(connection):
+            return
+        # Another process may have begun as well; who holds the lock looks again.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        for table in _missing(connection):
+            for statement in _making(table):
+                connection.exec_driver_sql(statement)
+        connection.commit()
+
+
+def _missing(connection: Connection) -> list[Table]:
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    there = set(connection.exec_driver_sql(query).scalars())
+    return [table for table in metadata.sorted_tables if table.name not in there]
+
+
+@cache
+def _making(table: Table) -> tuple[str, ...]:
+    """The statements that make a table and its indices."""
+    indices = sorted(table.indexes, key=lambda index: str(index.name))
+    made: tuple[DDLElement, ...] = (CreateTable(table), *map(CreateIndex, indices))
+    return tuple(str(one.compile(dialect=sqlite.dialect())) for one in made)

@@ -10,6 +10,7 @@ from kernelwright.tools.archive import (
     Archive,
     CorruptRunError,
     RunBusyError,
+    RunRecord,
     UnknownRunError,
     default_home,
     list_runs,
@@ -139,6 +140,21 @@ def test_a_corrupt_run_is_one_sentence_and_the_list_goes_on(
     problems = {info.id: info.problem for info in list_runs(tmp_path)}
     assert problems[good.id] == ""
     assert "cannot be read" in problems[bad.id]
+
+
+def test_a_run_in_a_list_is_read_once(
+    new_archive: MakeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = {new_archive().id for _ in range(3)}
+    read, record = [], Archive.record
+
+    def noted(archive: Archive) -> RunRecord:
+        read.append(archive.id)
+        return record(archive)
+
+    monkeypatch.setattr(Archive, "record", noted)
+    assert {info.id for info in list_runs(tmp_path)} == ids == set(read)
+    assert len(read) == len(ids)
 
 
 def test_a_run_is_searched_by_one_process_at_a_time(
