@@ -12,7 +12,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from kernelwright.tools.candidates.run import modes
+from kernelwright.tools import candidates
 from kernelwright.tools.export import gradients, render
 from kernelwright.tools.export.evidence import evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
@@ -25,7 +25,8 @@ BACKWARD = "backward"  # the folder of the gradients' kernels
 FORWARD = "forward"  # the folder of those that keep what the gradients' need
 PROJECT = "project"  # the folder of what the reference needs
 _EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
-_EXPORTED_MODES = Path(modes.__file__)  # nor this
+# Nor this, which is read and not imported: it imports torch.
+_EXPORTED_MODES = Path(candidates.__file__).parent / "run" / "modes.py"
 _EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")  # nor this
 _EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 

@@ -134,7 +134,11 @@ async def answers(page: Page, question: str, words: str) -> None:
     await expect(found).to_be_visible(timeout=PATIENCE_MS)
 
 
-async def test_the_whole_story(page, small, tmp_path):
+def has_torch(pid: int) -> bool:
+    return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+
+
+async def test_the_whole_story(page, server, small, tmp_path):
     await begin(page, small)
     await shows(page, "in round 1,")  # watch; before that it says what comes before the first
     await say(page, "stop trying shared memory")  # steer
@@ -164,6 +168,7 @@ async def test_the_whole_story(page, small, tmp_path):
     with zipfile.ZipFile(await (await coming.value).path()) as archive:
         archive.extractall(exported)
     await opens(small, next(exported.rglob("module.py")))
+    assert not has_torch(server.pid)  # workers have
 
 
 @pytest.mark.exhaustive  # over the socket in every run
