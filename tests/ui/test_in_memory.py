@@ -27,9 +27,11 @@ class Net(nn.Module):
         super().__init__()
         self.w = nn.Parameter(torch.randn(256))
         self.register_buffer("b", torch.randn(256))
+        self.drop = nn.Dropout(0.5)
+        self.eval()
 
     def forward(self, x, *, scale):
-        y = torch.softmax(x * self.w + self.b, dim=-1) * scale["s"]
+        y = torch.softmax(self.drop(x) * self.w + self.b, dim=-1) * scale["s"]
         return Answer(y, {"m": y + 1})
 
 
@@ -73,6 +75,13 @@ def test_what_comes_back_runs_kernels_on_the_caller_s_own_weights(tmp_path, capf
         assert fast.counts["kernel"] == 3
         odd = inputs(3)
         same(fast(**odd), model(**odd))
+        fast.train()
+        dropped = fast(**given).y
+        assert not torch.allclose(dropped, fast(**given).y), "a dropout that drops"
+        assert fast.counts["reference: training mode"] == 2
+        fast.eval()
+        same(fast(**given), model(**given))
+        assert fast.counts["kernel"] == 4
     fast(**given).y.sum().backward()
     assert model.w.grad is not None
     assert fast.state_dict().keys() == model.state_dict().keys()

@@ -124,6 +124,9 @@ class Optimized(nn.Module):
         self._home, self._call = home, written.call
         self._module = kernels
         self._fast = [_joined(kernels, Flat(model, written.call))] if kernels else []
+        # What was exported keeps the mode that the module was in; nobody can read it there.
+        self._reads_mode = kernels is not None and bool(kernels.reads_mode(model))
+        self._modes = _modes(model)
         classes = {name: f"_class_{n}" for n, name in enumerate(written.returns.classes)}
         leaves = (f"flat[{number}]" for number in range(_leaves(written.returns)))
         made = written.returns.printed(leaves, classes.__getitem__)
@@ -149,6 +152,10 @@ class Optimized(nn.Module):
         except RefusedError:
             return self.model(*args, **kwargs)
         if call != self._call:
+            return self.model(*args, **kwargs)
+        if self._reads_mode and _modes(self.model) != self._modes:
+            assert self._module is not None
+            self._module.COUNTS["reference: training mode"] += 1
             return self.model(*args, **kwargs)
         flat = self._fast[0](*leaves)
         return self._packed((flat,) if isinstance(flat, torch.Tensor) else flat)
@@ -241,6 +248,11 @@ def load_export(folder: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _modes(model: nn.Module) -> list[bool]:
+    """Which parts of a module are in training mode."""
+    return [part.training for part in model.modules()]
 
 
 def _joined(kernels: ModuleType, flat: Flat) -> nn.Module:

@@ -84,6 +84,22 @@ assert list(again.state_dict()) == list(mine.state_dict())
     taken_home(BEGIN + code, busy_export, cwd=tmp_path)
 
 
+def test_other_constructor_arguments_run_the_reference(busy_export, taken_home, tmp_path):
+    code = """
+import inspect
+names = list(inspect.signature(theirs.Model).parameters)
+alike = module.Model(**dict(zip(names, arguments)))
+reference, mine = theirs.Model(*arguments, momentum=0.5), module.Model(*arguments, momentum=0.5)
+mine.load_state_dict(reference.state_dict())
+with torch.no_grad():
+    alike(*theirs.get_inputs())
+    same(theirs.get_inputs())
+    torch.compile(mine, backend="eager", fullgraph=True)(*theirs.get_inputs())
+assert module.COUNTS == {"kernel": 1, "reference: constructor arguments": 1}, module.COUNTS
+"""
+    taken_home(BEGIN + code, busy_export, cwd=tmp_path)
+
+
 def test_prepared_weights_follow_changes_of_the_weights(busy_export, taken_home, tmp_path):
     code = """
 inputs = theirs.get_inputs()

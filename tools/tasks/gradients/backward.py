@@ -362,6 +362,8 @@ def _timed(
         results, upstream = [y for y, _ in pairs], [g for _, g in pairs]
         return torch.autograd.grad(results, list(leaves.values()), upstream, allow_unused=True)
 
+    with torch.no_grad():
+        _check_alike(file(*arguments), step(), found, wanted)
     calls: dict[str, Callable[[], object]] = {
         "eager_forward_ms": lambda: forward(tensors),
         "forward_ms": recorded,
@@ -381,6 +383,33 @@ def _timed(
                 times[name].append(_ms(call, gradients[0]))
     # The first call of each warms up, unless it was all that there was time for.
     return found.model_copy(update={name: min(took[1:] or took) for name, took in times.items()})
+
+
+# Of the largest of a tensor's gradients, beyond which two ways of computing it are not the same. A
+# function with a backward of its own is off by as much as the gradient.
+_MOST_APART = 0.1
+
+
+def _check_alike(
+    made: torch.Tensor | tuple[torch.Tensor, ...],
+    by_autograd: Sequence[torch.Tensor | None],
+    found: Backward,
+    wanted: Sequence[BackwardRead],
+) -> None:
+    """Refuse gradients that are not autograd's own, as of a function whose backward is no derivative.
+
+    What is differentiated is the exported forward, in which such a function is its operators.
+    """
+    results = made if isinstance(made, tuple) else (made,)
+    for gives, read, right in zip(found.gives, wanted, by_autograd, strict=True):
+        if gives.place is None or right is None:
+            continue
+        gap, most = (results[gives.place] - right).abs().max(), right.abs().max()
+        if bool(gap > _MOST_APART * most):
+            raise refuse(
+                f"The gradient of {read.name!r} is not what autograd computes, as where a custom "
+                "autograd function has a backward of its own."
+            )
 
 
 def _kept(found: Backward, given: Tensors) -> Tensors:

@@ -29,7 +29,8 @@ def show(run_dir: Path | None) -> None:
     size = amount(counts.size_bytes, "B")
     words = f"{count(counts.kernels, 'kernel')} of {count(counts.tasks, 'task')}, {size}"
     if counts.searches:
-        words += f", and how {count(counts.searches, 'search')} went"
+        searches = "1 search" if counts.searches == 1 else f"{counts.searches} searches"
+        words += f", and how {searches} went"
     console().print(f"{words}, in {library_path(home)}", markup=False, soft_wrap=True)
     if every:
         console().print(_table(every))

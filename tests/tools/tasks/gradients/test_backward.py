@@ -257,6 +257,32 @@ def test_a_whole_model_s_inputs_are_data_without_gradients():
     }  # fmt: skip
 
 
+STRAIGHT = """class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def through(x):
+    return Straight.apply(x * 4) / 4 + torch.tanh(x)
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
+
+
+def test_a_function_with_a_backward_of_its_own_has_no_other():
+    task = trace(BEGIN + STRAIGHT, "model.py", TracePolicy(entry="through"))
+    assert isinstance(task, Task), task
+    with pytest.raises(RefusedError, match="not what autograd computes"):
+        backward_of(Reference.build(task, "cpu"), task, [torch.randn(6, 10)])
+
+
 def test_a_softmax_keeps_its_result_only():
     assert [read.kind for read in made(SOFTMAX)[-1].reads] == ["result", "gradient"]
 
