@@ -148,7 +148,7 @@ Fresh = Annotated[
 ]
 Train = Annotated[
     bool,
-    typer.Option("--train", help="Search kernels for the gradients too, in two thirds of the time."),
+    typer.Option("--train", help="Search kernels for gradients too, in two thirds of the time."),
 ]
 ByRegions = Annotated[
     ByRegion,

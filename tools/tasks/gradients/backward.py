@@ -356,7 +356,7 @@ def _timed(
         with torch.enable_grad():
             return forward({**tensors, **leaves})
 
-    def step() -> object:
+    def step() -> tuple[torch.Tensor | None, ...]:
         # Of several results one may depend on nothing that has a gradient.
         pairs = [(y, g) for y, g in zip(recorded(), gradients, strict=True) if y.requires_grad]
         results, upstream = [y for y, _ in pairs], [g for _, g in pairs]
@@ -396,9 +396,10 @@ def _check_alike(
     found: Backward,
     wanted: Sequence[BackwardRead],
 ) -> None:
-    """Refuse gradients that are not autograd's own, as of a function whose backward is no derivative.
+    """Refuse gradients that are not autograd's own.
 
-    What is differentiated is the exported forward, in which such a function is its operators.
+    What is differentiated is the exported forward, in which a custom autograd function is its
+    operators, whatever its backward does.
     """
     results = made if isinstance(made, tuple) else (made,)
     for gives, read, right in zip(found.gives, wanted, by_autograd, strict=True):
