@@ -92,7 +92,7 @@ async def test_a_worker_that_is_late_is_the_machines_lack_and_told_in_a_sentence
     tmp_path: Path,
 ) -> None:
     with pytest.raises(EnvironmentLacksError, match="others keep this machine busy") as told:
-        await WorkerProcess.start(tmp_path, Rules(start_s=1e-6))
+        await WorkerProcess.start(tmp_path, Rules(start_s=0.0))
     assert "\n" not in str(told.value)
     assert isinstance(told.value, WorkerBrokenError), "a search tries again"
 
