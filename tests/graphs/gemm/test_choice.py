@@ -109,7 +109,7 @@ async def test_fast_sums_of_eight_bits_are_shown_and_nobodys_rival(
     formula: SimpleNamespace,
 ) -> None:
     terms = formula.terms.model_copy(update={"arithmetic": Arithmetic(dtype="fp8")})
-    (found,) = await formula.measure(formula.judge(fast=0.1), "64x2048x256", terms=terms)
+    (found,) = await formula.measure(formula.judge(fast=0.1), "64x256x256", terms=terms)
     assert [one.outcome for one in found.offline if one.baseline == FAST] == ["slower"]
     assert is_ours(found)
     assert hardest([found]) == AUTOTUNED

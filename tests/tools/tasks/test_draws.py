@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -93,6 +94,22 @@ def test_inputs_of_a_logarithm_keep_their_domain(model: Model) -> None:
             torch.testing.assert_close(args[0].sum(-1), torch.ones(8))  # type: ignore[union-attr]
             assert reference.is_defined_on(args)
     assert not applicable(task, "large_offset")
+
+
+def test_a_forward_is_run_for_real_once_and_once_for_every_input_that_may_have_a_domain(
+    model: Model, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    forward = f"""
+    def forward(self, x, y):
+        if type(x) is torch.Tensor:
+            with open({str(runs)!r}, "a") as file:
+                file.write("run ")
+        return x * 2 + y
+    """
+    task = model(forward, "[torch.rand(8, 32), torch.rand(8, 32)]")
+    assert [spec.domain for spec in task.inputs] == ["any", "any"]
+    assert runs.read_text().split() == ["run"] * 3
 
 
 @pytest.mark.parametrize(

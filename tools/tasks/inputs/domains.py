@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import cast
 
@@ -122,11 +122,17 @@ MOST_FLOPS = 2**32
 
 @dataclass(frozen=True)
 class Trial:
-    """A module of the task's own and inputs that it is known to run on."""
+    """A module of the task's own, inputs that it is known to run on, and what it made of them."""
 
     module: nn.Module
     samples: list[object]
     path: str
+    results: tuple[torch.Tensor, ...] = ()
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether the forward made finite values of the samples."""
+        return _all_finite(self.results)
 
     def run(self, values: Sequence[object]) -> list[torch.Tensor]:
         """The flat outputs on these arguments; RefusedError when the forward raises."""
@@ -147,8 +153,7 @@ def try_out(file: ModuleType, entry: Entry, found: Probe, graph: Graph, flops: i
         return None
     module = build_module(file, entry, 0, found.call)
     trial = Trial(module, found.samples, str(file.__file__))
-    trial.run(found.samples)
-    return trial
+    return replace(trial, results=tuple(trial.run(found.samples)))
 
 
 _LIMITED = words("log log2 log10 log1p sqrt rsqrt acos asin atanh acosh lgamma digamma erfinv")
@@ -242,18 +247,17 @@ def _is_bounded(spec: InputSpec) -> bool:
 
 def _insists(trial: Trial | None, position: int) -> bool:
     """Whether the forward fails once this input is normal; False where it cannot be tried."""
-    if trial is None or not _is_finite(trial, trial.samples):
+    if trial is None or not trial.is_finite:
         return False
     values = list(trial.samples)
     sample = values[position]
     assert isinstance(sample, torch.Tensor)
     values[position] = torch.randn(sample.shape, device=sample.device).to(sample.dtype)
-    return not _is_finite(trial, values)
-
-
-def _is_finite(trial: Trial, values: Sequence[object]) -> bool:
     try:
-        outputs = trial.run(values)
+        return not _all_finite(trial.run(values))
     except RefusedError:
-        return False
-    return all(bool(torch.isfinite(output).all()) for output in outputs)
+        return True
+
+
+def _all_finite(results: Sequence[torch.Tensor]) -> bool:
+    return all(bool(torch.isfinite(result).all()) for result in results)
