@@ -411,8 +411,9 @@ def amount(value: float, unit: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things: `1 round`, `2 rounds`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """A number of things: `1 round`, `2 rounds`, `2 searches`."""
+    several = "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{'' if number == 1 else several}"
 
 
 def waiting_words(ahead: int) -> str:

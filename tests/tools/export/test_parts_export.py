@@ -19,9 +19,9 @@ class Scaled(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self):
+    def __init__(self, turned=False):
         super().__init__()
-        self.first, self.last = Scaled(), Scaled()
+        self.first, self.last, self.turned = Scaled(), Scaled(), turned
 
     def forward(self, x):
         x = self.first(x)
@@ -66,6 +66,9 @@ with torch.no_grad():
 assert COUNTS["kernel"] == 3, COUNTS
 mine(x).sum().backward()
 assert COUNTS["reference: gradient"] == 1 and mine.first.scale.grad.any()
+with torch.no_grad():
+    Model(turned=True)(x)
+assert COUNTS["reference: constructor arguments"] == 1 and COUNTS["kernel"] == 3, COUNTS
 """
     outside(code, folder, cwd=tmp_path)
     outside(

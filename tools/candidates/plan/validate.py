@@ -29,7 +29,7 @@ from kernelwright.tools.candidates.plan.vocabulary import (
 from kernelwright.tools.types import Value
 from kernelwright.tools.types.graph import DRAWS
 
-# The backward of twelve layers has 1,300 statements, 200,000 to 300,000 characters in float32.
+# The backward of twelve layers in float32 has 1,300 statements and more than 200,000 characters.
 _MAX_CHARACTERS = 2_000_000
 _MAX_NODES = 500_000
 _MAX_LOOP_DEPTH = 3

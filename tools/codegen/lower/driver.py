@@ -300,8 +300,8 @@ def _is_copied(graph: Graph, name: str) -> bool:
     One that no loop of ours has to compute does so as well, as resampling to the same size.
     """
     while (node := graph.node(name)).op not in _LEAVES:
-        is_view = base(node.op) in SHAPES or base(node.op) == "getitem" or node.op == "getitem"
-        if base(node.op) in _COPIES or not is_view:
+        operator = base(node.op)
+        if operator in _COPIES or not (operator in SHAPES or operator == "getitem"):
             return True
         (name, *_) = refs(node)
     return False

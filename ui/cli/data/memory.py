@@ -29,8 +29,7 @@ def show(run_dir: Path | None) -> None:
     size = amount(counts.size_bytes, "B")
     words = f"{count(counts.kernels, 'kernel')} of {count(counts.tasks, 'task')}, {size}"
     if counts.searches:
-        searches = "1 search" if counts.searches == 1 else f"{counts.searches} searches"
-        words += f", and how {searches} went"
+        words += f", and how {count(counts.searches, 'search')} went"
     console().print(f"{words}, in {library_path(home)}", markup=False, soft_wrap=True)
     if every:
         console().print(_table(every))
