@@ -58,6 +58,7 @@ from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.types import Evaluation, RefusedError, StageTimes, Verdict, Verification
+from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 
 class Elsewhere:
@@ -320,7 +321,9 @@ class ForeignLadder:
         )
 
     def _draws(self) -> list[Draw]:
-        names = ["task", *harshest_first(self._request.task, self._rules)]
+        others = harshest_first(self._request.task, self._rules)
+        names = ["task", *(name for name in others if self._runtime.tells(name))]
+        self._not_verified += [f"{one}: {OWN_NOT_FINITE}" for one in others if one not in names]
         return [Draw(name, fresh_seed(self._secret, i)) for i, name in enumerate(names)]
 
     def _eager(self) -> None:

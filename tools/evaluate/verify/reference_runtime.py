@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
 from kernelwright.tools.evaluate.verify.bits import flat_memory
-from kernelwright.tools.evaluate.verify.errors import Nulls
+from kernelwright.tools.evaluate.verify.errors import Nulls, finite
 from kernelwright.tools.evaluate.verify.precision import (
     allowed_rounding,
     may_be_coarser,
@@ -180,12 +180,13 @@ class ReferenceRuntime:
             self.reference = Reference.build(task, self.device, seed=seed)
         self.truth = Truth(task, self.reference, self.device, rules)
         self.mutated = tuple(mutation.target for mutation in task.graph.mutations)
+        self._tells: dict[str, bool] = {}
 
     def resized(self, task: Task) -> "ReferenceRuntime":
         """The same reference and device for the task with inputs of other sizes."""
         other = copy.copy(self)
         other.__dict__.pop("nulls", None)
-        other.task = task
+        other.task, other._tells = task, {}
         other.truth = Truth(task, self.reference, self.device, self.rules)
         return other
 
@@ -228,6 +229,20 @@ class ReferenceRuntime:
                 return Result(outputs, {name: live[name].clone() for name in self.mutated})
             finally:
                 self.reference.restore(before)
+
+    def tells(self, distribution: str) -> bool:
+        """Whether PyTorch's own result is finite on inputs drawn so; else no candidate is compared.
+
+        Found once, on other values than a candidate gets: one that is to be compared with nothing
+        need not run, which on infinities and NaN may take it far longer than on numbers.
+        """
+        if distribution not in self._tells:
+            wanted = Draw(distribution, fresh_seed(self.seed, "tells", distribution))
+            try:
+                self._tells[distribution] = all(map(finite, self.own(self.draw(wanted)).outputs))
+            except RefusedError:
+                return True  # what is refused is said where a candidate is compared
+        return self._tells[distribution]
 
     def check_draws(self) -> None:
         """See that random numbers are drawn where the task runs.

@@ -50,6 +50,7 @@ from kernelwright.tools.types import (
     Verdict,
     Verification,
 )
+from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 
 class Proof:
@@ -186,8 +187,17 @@ class Proof:
         """The task's own values, and others that suit it: one, two or all by effort."""
         ranked = harshest_first(self._request.task, self._rules)
         count = {"screen": 1, "precise": 2, "certify": len(ranked)}[self._request.effort]
+        others: list[str] = []
+        for name in ranked:
+            if len(others) == count:
+                break
+            self._steps.say(f"PyTorch runs on inputs drawn from {name!r}", self._rules.reference_s)
+            if self._task_runtime.runtime.tells(name):
+                others.append(name)
+            else:
+                self._not_verified.append(f"{name}: {OWN_NOT_FINITE}")
         # Values must change in the same memory even where only the task's own will do.
-        chosen = ["task", *(ranked[:count] or ["task"])]
+        chosen = ["task", *(others or ["task"])]
         return [Draw(name, fresh_seed(self._request.seed, i)) for i, name in enumerate(chosen)]
 
     def _used(self) -> str:

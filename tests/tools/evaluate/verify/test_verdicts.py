@@ -1,13 +1,15 @@
 """Every way to be wrong gets its own verdict and a reason to repair by; honest twins pass."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.walls import wall
-from kernelwright.tools.types import Candidate, Evaluation, Refusal, Task, Verdict
+from kernelwright.tools.tasks import trace
+from kernelwright.tools.types import Candidate, Evaluation, Refusal, Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -164,6 +166,31 @@ async def test_the_library_in_a_plan_is_covered_and_labelled(
     assert found.verification.coverage is not None
     assert found.verification.coverage < 0.95
     assert "_softmax" in found.verification.method
+
+
+EXPONENTIALS = """import torch
+
+def grow(x):
+    return torch.exp(x)
+
+def get_inputs():
+    return [torch.randn(37, 129)]
+"""
+
+
+async def test_a_candidate_is_not_tried_where_pytorch_has_no_answer(
+    executor: LocalExecutor, kernel: Make, tmp_path: Path
+) -> None:
+    path = tmp_path / "grow.py"
+    path.write_text(EXPONENTIALS, encoding="utf-8")
+    task = trace(EXPONENTIALS, str(path), TracePolicy(entry="grow"))
+    assert isinstance(task, Task), task
+    # Anything beyond what exp makes a number of would take it longer than it has.
+    waits = "volatile float far = x[0]; while (far > 500.0f) {}"
+    found = await executor.evaluate(task, kernel(before=waits, value="std::exp(a[c])"), "screen")
+    assert found.verdict is Verdict.CORRECT, found.verification.reason
+    assert set(found.verification.distributions) == {"task", "constant_rows"}
+    assert set(found.verification.overflown) == {"large_offset", "heavy_tail", "extremes"}
 
 
 @pytest.mark.exhaustive  # torch.compile starts from nothing

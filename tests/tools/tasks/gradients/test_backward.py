@@ -1,5 +1,7 @@
 """The backward of a module as a module file of its own."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -7,9 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.tasks import draw, trace
-from kernelwright.tools.tasks.gradients.backward import backward_of
+from kernelwright.tools.tasks.gradients.backward import _check_alike, backward_of
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
+from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead
 from kernelwright.tools.types.graph import base
 
 BEGIN = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\n"
@@ -281,6 +284,33 @@ def test_a_function_with_a_backward_of_its_own_has_no_other():
     assert isinstance(task, Task), task
     with pytest.raises(RefusedError, match="not what autograd computes"):
         backward_of(Reference.build(task, "cpu"), task, [torch.randn(6, 10)])
+
+
+ROUNDED_AWAY = torch.tensor([1.0, -2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("made_here", "gradients", "refused"),
+    [
+        # A key's bias: a softmax takes it away again, and what is left is another rounding each.
+        (2e-7 * ROUNDED_AWAY, (-1e-7 * ROUNDED_AWAY, 3e-7 * ROUNDED_AWAY.flip(0)), False),
+        (2.0 * ROUNDED_AWAY, (ROUNDED_AWAY, (1 + 2.0**-7) * ROUNDED_AWAY), True),
+    ],
+    ids=["roundings", "another gradient"],
+)
+def test_a_gradient_of_roundings_alone_is_no_other_one(
+    made_here: torch.Tensor, gradients: tuple[torch.Tensor, torch.Tensor], refused: bool
+) -> None:
+    found = Backward(
+        source="", reads=(), gives=(BackwardGives(kind="weight", name="key.bias", place=0),)
+    )
+    wanted = [BackwardRead(kind="weight", name="key.bias")]
+
+    def step(times: float) -> tuple[torch.Tensor]:
+        return (gradients[0] if times == 1.0 else gradients[1],)
+
+    with pytest.raises(RefusedError, match=r"'key\.bias'") if refused else nullcontext():
+        _check_alike(made_here, step, found, wanted)
 
 
 def test_a_softmax_keeps_its_result_only():

@@ -8,7 +8,9 @@ of the four products of parts and promotes its sums to float32 often enough for 
 
 What two scaled parts cannot say is found and repaired: results of rows and columns that hold an
 infinity or NaN, and results so small against what was multiplied that factors far below their
-row's largest decide them, are summed from the factors themselves. The repair is slow, and exact.
+row's largest decide them by more than a float32 sum of that depth is off, are summed from the
+factors themselves: by a warp each where they are few, by a lane each where they are most of a tile.
+The repair is slow, and exact.
 
 A factor that is a weight as it lies is packed once, and again when it changes: its passes stand
 apart (`Emitted.once`).

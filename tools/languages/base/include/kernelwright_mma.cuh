@@ -86,9 +86,17 @@ constexpr int NOT_FINITE = 1 << 20;
 constexpr int ALL_ZERO = 1 << 19;
 // Sums of at most 2^47 stay within float32 when they are multiplied by two powers of such exponents.
 constexpr int NEAR = 40;
-// A short factor is off by at most 2^-25 and meets one of at most 2^15; allowed are four roundings.
-// A sum is in doubt below so many times the number of short factors.
+// A short factor is off by at most 2^-25 and meets one of at most 2^15. Allowed is what a sum in
+// float32 may be off by itself: four roundings, or of a long one half of the square root of its depth,
+// as its own roundings go either way. A sum is in doubt below so many times the number of short factors.
 constexpr float SHORT_WEIGHT = 4096.0f;
+// Lanes of a warp with results to be summed from the factors, from which on each sums its own.
+constexpr int MANY_REPAIRS = 16;
+__device__ constexpr float short_weight(int depth) {
+    int root = 8;
+    while ((root + 1) * (root + 1) <= depth && root < 32768) ++root;
+    return SHORT_WEIGHT * 8.0f / (float)root;
+}
 
 // `x`, of which compilers do not know that it is the same every time: they keep nothing that follows of it.
 __device__ __forceinline__ int anew(int x) {
@@ -122,8 +130,8 @@ __device__ __forceinline__ float scaled(float x, int exponent) {
 }
 __device__ __forceinline__ bool is_short(float x, float scaled) { return x != 0.0f && ::fabsf(scaled) < 0.125f; }
 // Whether the sum of a row's products may be off by more than a sum in float32 would be.
-__device__ __forceinline__ bool falls_short(float sum, int short_factors) {
-    return ::fabsf(sum) < (float)short_factors * SHORT_WEIGHT;
+__device__ __forceinline__ bool falls_short(float sum, int short_factors, float weight) {
+    return ::fabsf(sum) < (float)short_factors * weight;
 }
 
 // Of what one 16-bit number is to stand for: whether it has fewer than its eleven bits. It is then off

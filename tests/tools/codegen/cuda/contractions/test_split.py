@@ -280,6 +280,22 @@ def test_infinities_and_nan_come_out_as_in_ieee(ways: Ways, way: str) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("way", WAYS)
+def test_where_most_results_are_short_lanes_sum_their_own(ways: Ways, way: str) -> None:
+    torch.manual_seed(0)
+    x, w = torch.randn(SIDE, LEAST[way]), torch.randn(LEAST[way], SIDE)
+    # Each piece's largest number meets zeros alone, and decides how all others are scaled.
+    x[:, 1:] *= 2.0**-22
+    x[:, ::16], w[::16] = 1.0, 0.0
+    got = ways[way, LEAST[way]].run(x, w)
+    assert _errors(got, x.double() @ w.double())[0] < 3e-7
+    x[: SIDE // 2] = torch.nan
+    got = ways[way, LEAST[way]].run(x, w)
+    assert got[: SIDE // 2].isnan().all()
+    assert _errors(got[SIDE // 2 :], x[SIDE // 2 :].double() @ w.double())[0] < 3e-7
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("way", WAYS)
 def test_sixty_orders_of_magnitude_lie_between_rows_and_columns(ways: Ways, way: str) -> None:
     torch.manual_seed(0)
     orders = torch.linspace(-30, 30, SIDE, dtype=torch.float64)
