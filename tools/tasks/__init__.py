@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kernelwright.tools.tasks.inputs.variations import DISTRIBUTIONS, PROBES, applicable
+from kernelwright.tools.tasks.inputs.variations import DISTRIBUTIONS, PROBES, SHORTENED, applicable
 from kernelwright.tools.tasks.refusals import read_source
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DISTRIBUTIONS",
     "PROBES",
+    "SHORTENED",
     "Reference",
     "applicable",
     "draw",

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.tools.tasks import DISTRIBUTIONS, Reference, applicable, draw
+from kernelwright.tools.tasks import DISTRIBUTIONS, PROBES, SHORTENED, Reference, applicable, draw
 from kernelwright.tools.tasks.inputs.draws import _fresh
 from kernelwright.tools.types import InputSpec, Task, TensorSpec
 
@@ -52,6 +52,27 @@ def test_draws_have_the_shape_type_and_range_of_the_task(mixed: Task, distributi
     assert (i.dtype, m.dtype) == (torch.int64, torch.bool)
     assert 2 <= int(i.min()) <= int(i.max()) <= 8
     assert k == 2.5
+
+
+def test_the_tasks_own_values_can_have_short_significands(model: Model) -> None:
+    task = model(
+        "def forward(self, p, x): return p.log() @ x",
+        "[torch.rand(8, 4).softmax(-1), 1e-20 * torch.randn(5, 4).t().relu()]",
+    )
+    p, x = draw(task, SHORTENED, 1, "cpu")
+    own_p, own_x = draw(task, "task", 1, "cpu")
+    assert isinstance(x, torch.Tensor)
+    assert isinstance(own_x, torch.Tensor)
+    assert torch.equal(p, own_p)  # type: ignore[arg-type]
+    assert (x.stride(), x.dtype) == (own_x.stride(), own_x.dtype)
+    assert torch.equal(x == 0, own_x == 0)
+    moved = x[x != 0] / own_x[x != 0]
+    assert 0.5 < float(moved.min()) <= float(moved.max()) < 1.01
+    significands, _ = torch.frexp(x[x != 0].abs().double())
+    assert set(significands.tolist()) == {(1 + 2.0**-9 + 2.0**-12) / 2}
+    assert applicable(task, PROBES[0])
+    short = draw(task, PROBES[0], 1, "cpu")[0]
+    torch.testing.assert_close(short.sum(-1), torch.ones(8))  # type: ignore[union-attr]
 
 
 def test_an_unknown_distribution_is_an_error(mixed: Task) -> None:

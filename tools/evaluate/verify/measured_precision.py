@@ -2,7 +2,8 @@
 
 Inputs are drawn whose last digits a short significand drops, always in the same direction: what is
 right of the result then tells the significand's length. Where a task reads no floating inputs
-(tokens), its weights are made so instead. A source that names a lower precision and
+(tokens), its weights are made so instead, and where PyTorch's own result is not finite then (the
+backward of many layers), the task's own values. A source that names a lower precision and
 loses nothing there, nor far beyond and far below the range of half precision, splits its operands
 (3xTF32, fp16 in two parts) and counts as the task's own. Otherwise the lower of the two readings
 holds, and the candidate is ranked apart unless the person allowed that precision.
@@ -46,7 +47,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
 )
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.tasks import PROBES, applicable
+from kernelwright.tools.tasks import PROBES, SHORTENED, applicable
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.types import Candidate, DType, RefusedError, Task
 from kernelwright.tools.types.value import Value
@@ -295,10 +296,12 @@ def _probe(
     strict: bool,
 ) -> Ruler | None:
     """What one probe shows; None where it means nothing for this task."""
-    if applicable(runtime.task, name):
+    if applicable(runtime.task, name) and runtime.tells(name):
         draw, weights = Draw(name, own_seed), None
     elif not strict and _reads_tokens(runtime):  # a foreign module may keep its own weights
         draw, weights = Draw("task", own_seed), own_seed
+    elif name == PROBES[0] and applicable(runtime.task, SHORTENED):
+        draw, weights = Draw(SHORTENED, own_seed), None
     else:
         return None
     ruler, before = Ruler(runtime, excuses=name != PROBES[0]), len(trials.skipped)

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 
 import torch
 
-from kernelwright.tools.tasks.inputs.variations import DISTRIBUTIONS, PROBES
+from kernelwright.tools.tasks.inputs.variations import DISTRIBUTIONS, PROBES, SHORTENED
 from kernelwright.tools.tasks.modules import build_call
 from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.types import Domain, InputSpec, RefusedError, Task
@@ -29,11 +29,14 @@ def draw(task: Task, distribution: str, seed: int, device: str) -> list[Drawn]:
         ValueError: the distribution does not exist.
         RefusedError: the file's own get_inputs fails here.
     """
-    if distribution not in (*DISTRIBUTIONS, *PROBES):
+    if distribution not in (*DISTRIBUTIONS, *PROBES, SHORTENED):
         known = ", ".join(DISTRIBUTIONS)
         raise ValueError(f"unknown distribution {distribution!r}; known are {known}")
     if distribution == "task":
         return _own(task, seed, device)
+    if distribution == SHORTENED:
+        own_values = zip(task.inputs, _own(task, seed, device), strict=True)
+        return [_shortened(spec, value) for spec, value in own_values]
     generator = torch.Generator(device)
     generator.manual_seed(zlib.crc32(f"{distribution}:{seed}".encode()))
     own = _own(task, seed, device) if _needs_own(task) else None
@@ -57,6 +60,17 @@ def _own(task: Task, seed: int, device: str) -> list[Drawn]:
     return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]  # type: ignore[misc]
 
 
+def _shortened(spec: InputSpec, value: Drawn) -> Drawn:
+    """A floating input with the significand of the probe; zeros, infinities and signs stay."""
+    if spec.domain != "any" or not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    assert spec.tensor is not None
+    wide = value if value.dtype is torch.float64 else value.float()
+    short = wide.abs().log2().floor_().exp2_().mul_(_SHORT).copysign_(wide)
+    kept = torch.where((wide == 0) | ~wide.isfinite(), wide, short).to(value.dtype)
+    return _laid_out(kept, spec.tensor.strides)
+
+
 def _needs_own(task: Task) -> bool:
     return any(_unknown_integers(spec) for spec in task.inputs)
 
@@ -73,8 +87,11 @@ def _fresh(spec: InputSpec, distribution: str, generator: torch.Generator) -> Dr
     if dtype.is_floating_point:
         values = _FLOATING[distribution](spec.tensor.shape, dtype, generator)
         if distribution == "short_significand":
-            # Within (0, 1) already: a sigmoid would fill the digits that are empty.
+            # Within (0, 1) already: a sigmoid would fill the digits that are empty. What is to sum
+            # up to one cannot keep them; other inputs do.
             values = values if spec.domain == "any" else values.abs()
+            if spec.domain == "distribution":
+                values = _into_domain(values, spec.domain)
         else:
             values = _into_domain(values, spec.domain)
         if dtype is torch.float8_e4m3fn:  # which has no infinities: what is beyond would be NaN
@@ -126,6 +143,7 @@ def _into_domain(values: torch.Tensor, domain: Domain) -> torch.Tensor:
 
 
 Shape = tuple[int, ...]
+_SHORT = 1 + 2.0**-9 + 2.0**-12  # both small bits are lost in bfloat16, the last in half and TF32
 
 
 def _normal(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -187,7 +205,7 @@ def _short_significand(
     device = generator.device
     wide = torch.float64 if dtype is torch.float64 else torch.float32
     values = torch.empty(shape, dtype=wide, device=device)
-    values.random_(-3, 0, generator=generator).exp2_().mul_(1 + 2.0**-9 + 2.0**-12)
+    values.random_(-3, 0, generator=generator).exp2_().mul_(_SHORT)
     sign = torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.int8)
     return values.mul_(sign.mul_(2).sub_(1))
 

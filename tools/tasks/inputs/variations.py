@@ -29,6 +29,9 @@ DISTRIBUTIONS: tuple[str, ...] = (
 
 # Draws that tell how many digits a candidate computes with; none of them decides what is right.
 PROBES: tuple[str, ...] = ("short_significand", "large_scale", "small_scale")
+# The first of them with the task's own values, as wide as they are: after ten layers in a
+# row what others come to is no number.
+SHORTENED = "shortened"
 
 # In a bounded domain these saturate to one value, which tests nothing.
 _NEED_FREEDOM = ("large_offset", "extremes")
@@ -40,7 +43,7 @@ def applicable(task: Task, distribution: str) -> bool:
     Raises:
         ValueError: the distribution does not exist.
     """
-    if distribution not in (*DISTRIBUTIONS, *PROBES):
+    if distribution not in (*DISTRIBUTIONS, *PROBES, SHORTENED):
         known = ", ".join(DISTRIBUTIONS)
         raise ValueError(f"unknown distribution {distribution!r}; known are {known}")
     if distribution == "task":
@@ -48,10 +51,12 @@ def applicable(task: Task, distribution: str) -> bool:
     domains = [spec.domain for spec in _floating(task)]
     if not domains:
         return distribution == "normal"
+    if distribution == SHORTENED:
+        return "any" in domains
     if distribution in PROBES:
-        # Normalising to a sum of one would fill the digits that are to be empty.
-        return not set(domains) & {"distribution"} and (
-            distribution == PROBES[0] or "any" in domains
+        # Normalising to a sum of one fills the digits that are to be empty: others' must be.
+        return "any" in domains or (
+            distribution == PROBES[0] and not set(domains) & {"distribution"}
         )
     if distribution == "masked":
         return _takes_masks(task) and set(domains) == {"any"}

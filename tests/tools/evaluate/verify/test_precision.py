@@ -256,3 +256,32 @@ async def test_where_a_task_reads_tokens_weights_tell_the_digits(
     )
     told = found.verification
     assert (told.verdict, told.precision, bool(told.apart)) == (Verdict.CORRECT, label, is_apart)
+
+
+# Products whose probes by values of any width come to no number, or are not for every input.
+FAR = PRODUCT.replace("x @ y", "x @ y * 1e38").replace(
+    "torch.randn(17, 96)", "torch.randn(17, 96) / 1e3"
+)
+FAR = FAR.replace("torch.randn(96, 33)", "torch.randn(96, 33) / 1e3")
+WEIGHED = PRODUCT.replace("x @ y", "x.log().exp() @ y")
+WEIGHED = WEIGHED.replace("torch.randn(17, 96)", "torch.randn(17, 96).softmax(-1)")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("source", "times"), [(FAR, "1e38"), (WEIGHED, "1.0")], ids=["far", "sum"])
+async def test_digits_are_measured_where_values_of_any_width_have_no_answer(
+    judge: LocalExecutor, tmp_path: Path, source: str, times: str
+) -> None:
+    path = tmp_path / "product.py"
+    path.write_text(source, encoding="utf-8")
+    task = trace(source, str(path), TracePolicy(allow=("tf32",)))
+    assert isinstance(task, Task), task
+
+    def candidate(head: str) -> Candidate:
+        text = (KERNEL % head).replace("float(sum)", f"float(sum * {times})")
+        return new_candidate("cpp", text, PLAN)
+
+    split = (await judge.evaluate(task, candidate(SCALED), "screen")).verification
+    assert (split.verdict, split.precision, split.apart) == (Verdict.CORRECT, "fp32 via fp16", "")
+    cut = (await judge.evaluate(task, candidate(CUT), "precise")).verification
+    assert (cut.verdict, cut.precision) == (Verdict.CORRECT, "tf32")
