@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from kernelwright.graphs.run_view.events import IdeasProposed, Profiled, one_line, ratio
+from kernelwright.graphs.run_view.events import IdeasProposed, Profiled, one_line
 from kernelwright.graphs.run_view.figures import (
     LABEL_OF,
     Figure,
@@ -128,7 +128,7 @@ def leader_rows(view: "RunView", limit: int) -> tuple[tuple[str, str, str, str],
         (
             item.name,
             figure.time,
-            ratio(figure.over_best),
+            figure.over_briefly or "-",
             one_line(view.with_names(view.title(item.candidate.idea)), 60),
         )
         for item in view.leaders[:limit]

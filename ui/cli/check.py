@@ -32,6 +32,7 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.measurement import Clock, Mode, Outcome, Paired
 from kernelwright.tools.types.run import BaselineSummary
+from kernelwright.tools.types.speed_words import claim_words
 from kernelwright.tools.types.verdict import SpeedOutcome
 from kernelwright.ui.cli.judge import baselines_of, judge, read_candidate, traced
 from kernelwright.ui.complaints import Complaint, allowed_precisions, existing_target, refused
@@ -314,6 +315,8 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
             out.print(Text(f"{name} could not run: {one_line(baseline.failure, 200)}"))
     for item in evaluation.comparisons:
         out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
+    if good:
+        out.print(Text(f"speed: {claim_words(evaluation.claim)}"))
     for name, words in findings(evaluation):
         style = "bold yellow" if name in LOUD else "dim" if name in QUIET else ""
         out.print(Text(f"{name}: {plain(words)}", style=style))

@@ -17,7 +17,7 @@ from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 from kernelwright.graphs.run_view import events as words
 from kernelwright.graphs.run_view.charts import around, roofline, trajectory
 from kernelwright.graphs.run_view.events import VERDICT, plain
-from kernelwright.graphs.run_view.figures import LABEL_OF, legend, settings_words
+from kernelwright.graphs.run_view.figures import LABEL_OF, interval_words, legend, settings_words
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.archive import Standing, elites
 from kernelwright.tools.evaluate.findings import Row, timed, verified
@@ -259,6 +259,7 @@ def _template() -> Template:
     environment.globals["answered_by"] = model_calls.answered_by
     environment.globals["amount"] = words.amount
     environment.globals["settings_words"] = settings_words
+    environment.globals["interval_words"] = interval_words
     environment.globals["input_words"] = cards.input_words
     environment.globals["verdict_words"] = words.VERDICT
     return environment.from_string((HERE / "report.html.j2").read_text(encoding="utf-8"))

@@ -22,7 +22,6 @@ from kernelwright.graphs.run_view.figures import (
     LABEL_OF,
     Figure,
     compared_words,
-    doubt,
     figure_of,
     interval_words,
     legend,
@@ -251,7 +250,7 @@ def _interval(figure: Figure) -> str:
     if figure.interval is None or not figure.baseline:
         return ""
     low, high = figure.interval
-    return f"{low:.2f}-{high:.2f} {doubt(figure.outcome)}".rstrip()
+    return f"{low:.2f}-{high:.2f} {figure.doubt}".rstrip()
 
 
 def ledger_table(story: Story) -> Table:

@@ -162,6 +162,7 @@ def _kept(
         coverage=found.coverage,
         precision=found.precision,
         certified=certified,
+        outcome=evaluation.claim.outcome if evaluation.claim is not None else "",
         seconds=record.profile.seconds,
         conditions=hardest.conditions,
     )
