@@ -5,6 +5,7 @@ candidates are screened, and the promising ones judged precisely and tuned. At t
 certified, and the run is summed up.
 """
 
+import time
 from collections.abc import Sequence
 
 from langgraph.runtime import Runtime
@@ -22,6 +23,7 @@ from kernelwright.graphs.search.context import AHEAD, SearchContext
 from kernelwright.graphs.search.judging import (
     Best,
     judge,
+    judge_in_time,
     patiently,
     promote,
     screen,
@@ -30,6 +32,7 @@ from kernelwright.graphs.search.judging import (
 )
 from kernelwright.graphs.search.options.call_modes import call_otherwise
 from kernelwright.graphs.search.options.experience import enough, leave_trail
+from kernelwright.graphs.search.options.limits import until_the_limit
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.options.rounds import (
     put_off,
@@ -78,8 +81,9 @@ def _promised(context: SearchContext) -> list[str]:
     certifying_s = context.certification_s
     if profile.seconds_hold == "everything" and context.reserve_s < certifying_s:
         words.append(
-            f"certifying takes about {duration(certifying_s)} here, so the limit of "
-            f"{duration(profile.seconds)} may not hold; nothing is left out for it"
+            f"certifying takes about {duration(certifying_s)} here, and what is not certified "
+            f"within {duration(profile.seconds)} is not settled; about "
+            f"{duration(2 * certifying_s)} would do"
         )
     return words
 
@@ -111,7 +115,11 @@ async def complete(context: SearchContext) -> None:
     """Time the baselines that are still missing, so that precise comparisons can begin."""
     before_s = context.archive.spent_s()
     with context.at_the_judge():
-        measured = await context.executor.baselines(context.task)
+        measured = await until_the_limit(context, lambda: context.executor.baselines(context.task))
+    if measured is None:
+        words = f"PyTorch's own ways were not all made within {duration(context.profile.seconds)}"
+        context.emit(Noted(words=words), key=f"late baselines:{context.laps}")
+        context.compared(context.archive.spent_s() - before_s)
     if isinstance(measured, Baselines):
         _learn(context, measured, before_s, "baselines")
 
@@ -258,7 +266,8 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     One that is faster than every baseline ends it, and one that is clearly slower does too, as
     those behind it are slower still; where nothing could be distinguished, or its screened time had
     been far off, the next one has a try. Rivals are those that the precise look could not tell from
-    the first: the summary then chooses among figures that were taken alike.
+    the first: the summary then chooses among figures that were taken alike. A limit that a person
+    set ends all of it, and what was not certified by then is not settled.
     """
     context, round = runtime.context, state["round"]
     await complete(context)
@@ -276,7 +285,9 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             context.emit(Noted(round=round, words=words), key=f"late:{round}:{context.laps}")
             break
         before_s = context.archive.spent_s()
-        evaluation = await judge(context, finalist.candidate, "certify", round)
+        evaluation = await _certified(context, finalist.candidate, round)
+        if evaluation is None:
+            break
         context.certifying_s += context.archive.spent_s() - before_s
         context.certified += 1
         if evaluation.verdict is not Verdict.CORRECT:
@@ -290,6 +301,26 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             decided = decided or settles(evaluation, screened_ms(context, finalist.candidate))
     await context.look_at_the_floor(f"certified:{round}:{context.laps}", round)
     return {"best": best.id, "best_ms": best.ms}
+
+
+async def _certified(context: SearchContext, candidate: Candidate, round: int) -> Evaluation | None:
+    """A finalist's certification; None where a limit left no time for it, which is noted."""
+    left_s = context.left_s
+    if left_s is not None:
+        context.executor.hurry(time.monotonic() + left_s)
+    try:
+        found = await judge_in_time(context, candidate, "certify", round)
+    finally:
+        if left_s is not None:
+            context.executor.hurry(None)
+    if found is None:
+        words = (
+            f"the limit of {duration(context.profile.seconds)} is over before {candidate.id} was "
+            f"certified, which leaves it not settled; kernelwright measure {context.archive.id} "
+            "certifies it"
+        )
+        context.emit(Noted(round=round, words=words), key=f"cut:{candidate.id}:{context.laps}")
+    return found
 
 
 async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:

@@ -92,7 +92,9 @@ def optimize(
         target: The kind of device; "auto" is a GPU where there is one.
         search: How thorough: "quick", "standard", "deep" or "careful".
         rounds: At most this many rounds, 1 or more.
-        seconds: At most this many seconds of wall time, 1 or more.
+        seconds: At most this many seconds of wall time, 1 or more, from when the file was read to
+            the result; what is not certified by then is not settled. Reading and auditing the file
+            comes on top, and exporting.
         seed: Of everything that is drawn by chance.
         run_dir: The folder in which runs live; the user's data folder by default.
         export: A folder, or a .zip file, to which the result is exported; of a file's module.

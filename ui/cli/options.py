@@ -95,7 +95,13 @@ LoadSeconds = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option(min=1, help="At most this many rounds.")]
 Seconds = Annotated[
-    float | None, typer.Option(min=1, help="At most this many seconds, certification included.")
+    float | None,
+    typer.Option(
+        min=1,
+        help="At most this many seconds from when the file was read to the result, certification "
+        "included: what is not certified by then is not settled. Reading and auditing the file "
+        "comes on top, and exporting.",
+    ),
 ]
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")

@@ -152,7 +152,8 @@ def test_lines_of_before_say_who_leads_now(recording):
     run = told(events)
     words = "v1 by the coder: 8.100 ms (precise), 1.10x, not settled, led for a time"
     assert named(run, "v1 by").name == words
-    assert named(run, "v3 by").name.endswith("(LANES 16): 6.200 ms (precise), 1.44x, not settled, best")
+    words = "(LANES 16): 6.200 ms (precise), 1.44x, not settled, best"
+    assert named(run, "v3 by").name.endswith(words)
     assert not any("best so far" in f"{line.name} {line.words}" for line in run.lines.values())
     names = " ".join(line.name for line in run.lines.values())
     assert not any(id in names for id in run.view.candidates)

@@ -101,6 +101,17 @@ _LEFT_OUT = (
 )
 
 
+def _in_short(found: Evaluation) -> Evaluation:
+    """One whose time was over behind its comparisons, which says what is missing."""
+    if found.verdict is not Verdict.CORRECT:
+        return found
+    checked = found.verification
+    missing = (*checked.not_verified, *_NO_TIME)
+    return found.model_copy(
+        update={"verification": checked.model_copy(update={"not_verified": missing})}
+    )
+
+
 def _in_a_grid(found: Evaluation) -> Evaluation:
     """One of many shapes', which says what was left out."""
     checked = found.verification
@@ -110,10 +121,25 @@ def _in_a_grid(found: Evaluation) -> Evaluation:
     )
 
 
+# What is looked at behind a finalist's comparisons has this share of the time, and no more than so
+# many seconds: on two cores other loads, other shapes and the sanitizer took 3 to 5 s.
+_BEHIND_SHARE, _BEHIND_S = 0.3, 5.0
+_NO_TIME = (
+    "other shapes: there was no time left for them",
+    "memory errors and races: there was no time left for the sanitizer",
+)
+
+
 class Certification:
-    """Judges compiled candidates, finalists closely; keeps the best time of every task."""
+    """Judges compiled candidates, finalists closely; keeps the best time of every task.
+
+    Attributes:
+        until_s: When a finalist's certification is to end, on the clock of `time.monotonic`; None
+            where it may last.
+    """
 
     def __init__(self, shop: Workshop, baselines: KnownBaselines, builder: Builder) -> None:
+        self.until_s: float | None = None
         self._shop = shop
         self._builder = builder
         self._baselines = baselines
@@ -137,6 +163,7 @@ class Certification:
             compare_to=self._baselines.to_compare(task, effort, candidate.mode),
             best_ms=self._best_ms.get(task_key(task)),
             compiled=self._builder.lying(task) if compiles else (),
+            until_s=self._compared_until_s() if effort == "certify" else None,
         )
         async with self._shop.undisturbed():
             ask = self._certified if effort == "certify" else self._climb
@@ -176,8 +203,24 @@ class Certification:
             again = request.model_copy(update={"seed": seed})
             evaluation = cautious(evaluation, await self._fresh(again))
         evaluation = self._without_failures(request.task, evaluation, request.compare_to)
-        evaluation = await self._hold_out(request, evaluation)
-        return await self._sanitize(request, evaluation)
+        if self.until_s is None:
+            return await self._behind(request, evaluation)
+        try:
+            async with asyncio.timeout(self.until_s - time.monotonic()):
+                return await self._behind(request, evaluation)
+        except TimeoutError:
+            return _in_short(evaluation)
+
+    def _compared_until_s(self) -> float | None:
+        """When comparisons are to end, so that what comes behind them has its time too."""
+        if self.until_s is None:
+            return None
+        left_s = self.until_s - time.monotonic()
+        return self.until_s - min(_BEHIND_S, _BEHIND_SHARE * left_s)
+
+    async def _behind(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
+        """Other shapes and the sanitizer, which only what was right and compared is asked about."""
+        return await self._sanitize(request, await self._hold_out(request, found))
 
     def _without_failures(
         self, task: Task, found: Evaluation, asked: Sequence[str] = ()
