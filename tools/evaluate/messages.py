@@ -304,10 +304,14 @@ class Audited(Value):
 
 
 class DispatchSeen(Value):
-    """The answer to `DispatchRequest`; `failure` says why there is nothing to list."""
+    """The answer to `DispatchRequest`; `failure` says why there is nothing to list.
+
+    Times are medians of `runs` forwards after others that warmed up.
+    """
 
     kind: Literal["dispatch_seen"] = "dispatch_seen"
     kernels: tuple[Dispatched, ...] = ()
+    runs: int = 0
     needs: MemoryNeeds | None = None
     failure: str = ""
 
