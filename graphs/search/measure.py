@@ -18,7 +18,9 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
 )
 from kernelwright.graphs.run_view.events import seconds as duration
+from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import choose
+from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import AHEAD, SearchContext
 from kernelwright.graphs.search.judging import (
     Best,
@@ -67,6 +69,8 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     for number, item in enumerate(memories_of(runtime.context.archive).items):
         words = f"{item.idea.title}, {item.idea.reason}"
         runtime.context.emit(Noted(words=words), key=f"library:{number}")
+    for number, words in enumerate(memories_of(runtime.context.archive).notes):
+        runtime.context.emit(Noted(words=words), key=f"library note:{number}")
     if runtime.context.executor.capabilities.metered:
         for number, words in enumerate(_promised(runtime.context)):
             runtime.context.emit(Noted(words=words), key=f"promise:{number}")
@@ -324,10 +328,14 @@ async def _certified(context: SearchContext, candidate: Candidate, round: int) -
 
 
 async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Write the summary."""
+    """Write the summary; where nothing is right, the first reason of each kind of failure too."""
     context = runtime.context
     summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
     context.archive.record_summary(summary)
+    if summary.best is None:
+        for number, words in enumerate(failure_lines(view_of(context.archive))):
+            key = f"failure:{number}:{context.laps}"
+            context.emit(Noted(round=state["round"], words=words), key=key)
     _remember(context)
     leave_trail(context)
     put_into_library(

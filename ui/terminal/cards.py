@@ -18,6 +18,7 @@ from kernelwright.graphs.run_view.events import (
     seconds,
     shape,
 )
+from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import (
     LABEL_OF,
     Figure,
@@ -136,6 +137,8 @@ def result_grid(story: Story, summary: Summary) -> Table:
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, "
         f"{made.timed} timed, in {count(summary.rounds, 'round')} and {seconds(summary.seconds)}",
     )
+    for words in failure_lines(story.view) if best is None else ():
+        grid.add_row("failed", Text(story.view.with_names(words), style="yellow"))
     if summary.models:
         grid.add_row("models", Text(one_line(", ".join(summary.models), 120)))
     if story.calls:

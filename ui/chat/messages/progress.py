@@ -28,6 +28,7 @@ from kernelwright.graphs.run_view.events import (
     tokens,
     waiting_words,
 )
+from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import (
     Figure,
     caution,
@@ -212,6 +213,8 @@ def _card(summary: Summary, view: RunView) -> str:
     parts.append(_profiled(view))
     if best is not None:
         parts += [table(("", ""), _rows(summary, best, view)), _unverified(best, view)]
+    elif failed := failure_lines(view):
+        parts.append("\n".join(f"- {text(view.with_names(words))}" for words in failed))
     made = summary.candidates
     parts.append(
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, {made.timed} "
