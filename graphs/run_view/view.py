@@ -36,6 +36,7 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import CandidateCounts, Summary, TokenCounts
+from kernelwright.tools.types.speed_words import BRIEF
 
 NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
 
@@ -243,6 +244,13 @@ class RunView:
     def best_figure(self) -> Figure | None:
         """The figures in force: those of the best."""
         return self.figure_of(self.best) if self.best else None
+
+    @property
+    def best_words(self) -> str:
+        """Its time and ratio; once the search is over what keeps them from being a gain, too."""
+        words = self.best_figure.words if self.best_figure else ""
+        ended = BRIEF.get(self.summary.status, "") if self.summary else ""
+        return f"{words}; {ended}" if words and ended and ended not in words else words
 
     @property
     def best_ms(self) -> float | None:

@@ -85,8 +85,8 @@ def _promised(context: SearchContext) -> list[str]:
     certifying_s = context.certification_s
     if profile.seconds_hold == "everything" and context.reserve_s < certifying_s:
         words.append(
-            f"certifying takes about {duration(certifying_s)} here, and what is not certified "
-            f"within {duration(profile.seconds)} is not settled; about "
+            f"certifying takes about {duration(certifying_s)} here, and nothing that is not "
+            f"certified within {duration(profile.seconds)} is called faster; about "
             f"{duration(2 * certifying_s)} would do"
         )
     return words
@@ -320,8 +320,7 @@ async def _certified(context: SearchContext, candidate: Candidate, round: int) -
     if found is None:
         words = (
             f"the limit of {duration(context.profile.seconds)} is over before {candidate.id} was "
-            f"certified, which leaves it not settled; kernelwright measure {context.archive.id} "
-            "certifies it"
+            f"certified; kernelwright measure {context.archive.id} certifies it"
         )
         context.emit(Noted(round=round, words=words), key=f"cut:{candidate.id}:{context.laps}")
     return found

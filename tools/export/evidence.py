@@ -32,7 +32,6 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.shapes import VerifiedShapes
-from kernelwright.tools.types.speed_words import NOT_CERTIFIED, claim_words
 from kernelwright.tools.types.training import TrainingSummary
 
 EVIDENCE = "evidence.json"
@@ -190,8 +189,6 @@ def verification(material: Material, folder: str = "") -> str:
             candidate=material.candidate,
             verification=evaluation.verification,
             apart=material.apart,
-            claim=claim_words(evaluation.claim),
-            uncertified=NOT_CERTIFIED if material.effort not in (None, "certify") else "",
             verified=verified(evaluation.verification),
             timed=timed(evaluation),
             snippet=snippet(material.task, material.hardware, folder),

@@ -58,7 +58,17 @@ class Material(Value):
     def improved(self) -> bool:
         """Whether it may be called faster than PyTorch: by the one rule for every headline."""
         claim = self.evaluation.claim
-        return claim is not None and claim.outcome == "faster"
+        return claim is not None and claim.outcome == "faster" and self.certified
+
+    @property
+    def certified(self) -> bool:
+        """Whether it was judged as closely as a run's result is, or nobody knows otherwise."""
+        return self.effort in (None, "certify")
+
+    @property
+    def claim(self) -> str:
+        """What may be said of its speed, as a clause about `it`."""
+        return claim_words(self.evaluation.claim, certified=self.certified)
 
     @property
     def apart(self) -> str:
@@ -101,8 +111,7 @@ def check(material: Material) -> None:
         )
     if not material.improved and not material.forced:
         raise ExportRefusedError(
-            f"candidate {name} is not exported: {claim_words(material.evaluation.claim)} "
-            "(--force exports it all the same)"
+            f"candidate {name}: {material.claim} (--force exports it all the same)"
         )
 
 

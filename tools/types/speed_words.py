@@ -38,9 +38,9 @@ NOT_CERTIFIED = "it was not certified"
 _CLAIM: dict[SpeedOutcome, str] = {
     "faster": "it is faster than every PyTorch baseline that was timed",
     "not settled": "how fast it is beside PyTorch is not settled",
-    "not distinguishable": "it is not shown to be faster than PyTorch",
-    "slower alone": "it is not shown to be faster than PyTorch",
-    "slower": "it is not faster than PyTorch",
+    "not distinguishable": "it is not shown to be faster than every PyTorch baseline",
+    "slower alone": "it is not shown to be faster than every PyTorch baseline",
+    "slower": "it is not faster than every PyTorch baseline",
 }
 
 
@@ -49,10 +49,12 @@ def doubt(outcome: SpeedOutcome | Literal[""]) -> str:
     return "" if outcome in ("faster", "slower") else outcome
 
 
-def claim_words(claim: SpeedClaim | None) -> str:
+def claim_words(claim: SpeedClaim | None, *, certified: bool = True) -> str:
     """What may be said of a candidate's speed, and why not more, as a clause about `it`."""
     if claim is None:
         return "it was not compared with PyTorch"
+    if claim.outcome == "faster" and not certified:
+        return f"{_CLAIM['not settled']}: {NOT_CERTIFIED}"
     why = "" if claim.outcome == "faster" else f": {claim.words}"
     return f"{_CLAIM[claim.outcome]}{why}"
 

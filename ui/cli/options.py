@@ -99,8 +99,8 @@ Seconds = Annotated[
     typer.Option(
         min=1,
         help="At most this many seconds from when the file was read to the result, certification "
-        "included: what is not certified by then is not settled. Reading and auditing the file "
-        "comes on top, and exporting.",
+        "included: what is ahead and not certified by then is not settled. Reading and auditing "
+        "the file comes on top, and exporting.",
     ),
 ]
 Export = Annotated[
@@ -188,4 +188,6 @@ MaxUsd = Annotated[
     float | None, typer.Option(min=0.001, help="At most this many US dollars for models.")
 ]
 Person = Annotated[str, typer.Argument(help="A name: a-z, 0-9, _ and -.")]
-Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Export although it is not shown to be faster.")
+]

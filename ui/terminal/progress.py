@@ -197,7 +197,7 @@ def _ended(view: RunView) -> str:
     """What it stands for in the end."""
     if view.best is None or view.best_figure is None:
         return ""
-    return f": {view.best_name} {view.best.name} {view.best_figure.words}"
+    return f": {view.best_name} {view.best.name} {view.best_words}"
 
 
 def _of_floor(view: RunView) -> str:

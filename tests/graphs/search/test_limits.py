@@ -102,6 +102,14 @@ async def test_what_was_cut_off_replays_and_is_certified_when_it_is_measured_aga
     )
     assert told.difference is None
     assert told.ended == ""
+    # An earlier version would have said that nothing was faster.
+    archive = Archive.open(summary.run, tmp_path)
+    archive.record_summary(summary.model_copy(update={"status": "no_improvement"}))
+    archive.close()
+    told = await replay(
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+    )
+    assert told.difference is None
     again = await measure_again(summary.run, home=tmp_path, executor=toy.ToyExecutor())
     assert isinstance(again, Summary)
     assert again.status == "improved"

@@ -180,7 +180,7 @@ def _times(view: RunView) -> str:
 def _of_best(view: RunView) -> str:
     if view.best_figure is None:
         return "nothing correct yet"
-    parts = [view.best_figure.words]
+    parts = [view.best_words]
     if view.floor_ms:
         parts.append(of_floor(view.floor_fraction))
     return ", ".join(parts)

@@ -8,7 +8,7 @@ can be read.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
@@ -101,21 +101,12 @@ _LEFT_OUT = (
 )
 
 
-def _in_short(found: Evaluation) -> Evaluation:
-    """One whose time was over behind its comparisons, which says what is missing."""
+def _without(found: Evaluation, *missing: str) -> Evaluation:
+    """The same, which says what else was not looked at; of what is wrong nobody asks."""
     if found.verdict is not Verdict.CORRECT:
         return found
     checked = found.verification
-    missing = (*checked.not_verified, *_NO_TIME)
-    return found.model_copy(
-        update={"verification": checked.model_copy(update={"not_verified": missing})}
-    )
-
-
-def _in_a_grid(found: Evaluation) -> Evaluation:
-    """One of many shapes', which says what was left out."""
-    checked = found.verification
-    told = (*checked.not_verified, *_LEFT_OUT)
+    told = (*checked.not_verified, *missing)
     return found.model_copy(
         update={"verification": checked.model_copy(update={"not_verified": told})}
     )
@@ -124,10 +115,9 @@ def _in_a_grid(found: Evaluation) -> Evaluation:
 # What is looked at behind a finalist's comparisons has this share of the time, and no more than so
 # many seconds: on two cores other loads, other shapes and the sanitizer took 3 to 5 s.
 _BEHIND_SHARE, _BEHIND_S = 0.3, 5.0
-_NO_TIME = (
-    "other shapes: there was no time left for them",
-    "memory errors and races: there was no time left for the sanitizer",
-)
+_NO_SHAPES = "other shapes: there was no time left for them"
+_NO_SANITIZER = "memory errors and races: there was no time left for the sanitizer"
+Look = Callable[[JudgeRequest, Evaluation], Awaitable[Evaluation]]
 
 
 class Certification:
@@ -195,7 +185,9 @@ class Certification:
     async def _certified(self, request: JudgeRequest) -> Evaluation:
         if self._shop.rules.evidence == "library":
             # A grid of products has no seconds for a process of its own for each.
-            return self._without_failures(request.task, _in_a_grid(await self._climb(request)))
+            return self._without_failures(
+                request.task, _without(await self._climb(request), *_LEFT_OUT)
+            )
         evaluation = await self._fresh(request)
         if suspicious(evaluation, self._shop.rules):
             # Once more in another fresh process on other values; the worse one counts.
@@ -203,13 +195,8 @@ class Certification:
             again = request.model_copy(update={"seed": seed})
             evaluation = cautious(evaluation, await self._fresh(again))
         evaluation = self._without_failures(request.task, evaluation, request.compare_to)
-        if self.until_s is None:
-            return await self._behind(request, evaluation)
-        try:
-            async with asyncio.timeout(self.until_s - time.monotonic()):
-                return await self._behind(request, evaluation)
-        except TimeoutError:
-            return _in_short(evaluation)
+        evaluation = await self._in_time(self._hold_out, request, evaluation, _NO_SHAPES)
+        return await self._in_time(self._sanitize, request, evaluation, _NO_SANITIZER)
 
     def _compared_until_s(self) -> float | None:
         """When comparisons are to end, so that what comes behind them has its time too."""
@@ -218,9 +205,20 @@ class Certification:
         left_s = self.until_s - time.monotonic()
         return self.until_s - min(_BEHIND_S, _BEHIND_SHARE * left_s)
 
-    async def _behind(self, request: JudgeRequest, found: Evaluation) -> Evaluation:
-        """Other shapes and the sanitizer, which only what was right and compared is asked about."""
-        return await self._sanitize(request, await self._hold_out(request, found))
+    async def _in_time(
+        self, look: Look, request: JudgeRequest, found: Evaluation, missing: str
+    ) -> Evaluation:
+        """What comes of one more look at a finalist; what is missing where there was no time."""
+        if self.until_s is None:
+            return await look(request, found)
+        ending = asyncio.timeout(self.until_s - time.monotonic())
+        try:
+            async with ending:
+                return await look(request, found)
+        except TimeoutError:
+            if not ending.expired():
+                raise
+            return _without(found, missing)
 
     def _without_failures(
         self, task: Task, found: Evaluation, asked: Sequence[str] = ()
