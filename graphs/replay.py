@@ -200,7 +200,11 @@ def _summary(archive: Archive) -> Iterator[Decision]:
         young |= dict.fromkeys(("latency", "host_share", "roof_fraction"))
         young |= dict.fromkeys(("outcome", "timed", "claim", "baseline", "roof"), "")
         best = record.summary.best and record.summary.best.model_copy(update=young)
-        summary = record.summary.model_copy(update={"best": best})
+        status = record.summary.status
+        looked = record.summary.best.timed if record.summary.best else ""
+        if status == "not_settled" and looked not in ("", "certified"):
+            status = "no_improvement"  # as earlier versions called what was not certified
+        summary = record.summary.model_copy(update={"best": best, "status": status})
         yield _decision("summary", summary.rounds + 1, summary, SUMMARY_OMITS)
 
 

@@ -79,6 +79,10 @@ class Failure(Value):
     flaw: str = ""
 
 
+# How a note says that rules could not write a candidate; the reason stands behind it.
+UNWRITTEN = "could not be written"
+
+
 class CoderAnswer(Value):
     """Candidates, the most promising first; `notes` say what could not be written, and why."""
 
@@ -143,9 +147,7 @@ class PlaybookCoder:
             draft = self._repertoire.draft(chosen)
             tried = settings_to_try(draft.kernel, self._repertoire.language)
         except (ValueError, ContractError) as error:
-            return CoderAnswer(
-                candidates=(), notes=(f"{request.idea.id} could not be written: {error}",)
-            )
+            return CoderAnswer(candidates=(), notes=(f"{request.idea.id} {UNWRITTEN}: {error}",))
         used = {item.settings for item in request.written if item.kernel == draft.kernel}
         settings = spread(
             tried,

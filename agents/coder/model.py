@@ -129,13 +129,12 @@ class ModelCoder:
         try:
             checked = await self._ask(request, prompt, base, shown, request.count)
         except LLMError as error:
-            return await self._stand_in(request, str(error), ())
+            return _noted(await self._stand_in(request, str(error), ()), shown.notes)
         made = [self._candidate(draft, request, checked.said) for draft in checked.drafts]
         candidates = _new(made, request)
         filled = (*candidates, *self._variants(candidates, request))
-        return CoderAnswer(
-            candidates=filled, notes=_notes(checked, request, len(made) - len(candidates))
-        )
+        notes = _notes(checked, request, len(made) - len(candidates))
+        return CoderAnswer(candidates=filled, notes=(*shown.notes, *notes))
 
     async def repair(self, request: CoderRequest, failure: Failure) -> CoderAnswer:
         """A corrected candidate, from the compiler's or the judge's own words.
@@ -337,6 +336,11 @@ def _new(made: list[Candidate], request: CoderRequest) -> tuple[Candidate, ...]:
     """Each candidate once, and none that was written before."""
     known = {item.id for item in request.written}
     return tuple({item.id: item for item in made if item.id not in known}.values())
+
+
+def _noted(answer: CoderAnswer, notes: tuple[str, ...]) -> CoderAnswer:
+    """The same with other notes before its own."""
+    return answer.model_copy(update={"notes": (*notes, *answer.notes)})
 
 
 def _notes(checked: Checked, request: CoderRequest, known: int) -> tuple[str, ...]:

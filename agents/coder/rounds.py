@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kernelwright.agents.coder.answers import Draft, Source, read_answer
-from kernelwright.agents.coder.coder import CoderRequest
+from kernelwright.agents.coder.coder import UNWRITTEN, CoderRequest
 from kernelwright.agents.coder.distinct import SAME, same_work
 from kernelwright.agents.coder.repairs import problems
 from kernelwright.agents.llm.answers import CUT_OFF
@@ -21,6 +21,7 @@ from kernelwright.agents.prompting.templates import template
 from kernelwright.agents.shared.facts import LABELS, PERSON, Start
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, Repertoire, in_form
+from kernelwright.tools.codegen.library.plan_check import PlanError
 from kernelwright.tools.languages import language_named
 from kernelwright.tools.types import Candidate, LanguageName, Message, Prompt, Reply, Task, Value
 
@@ -40,10 +41,14 @@ class Offer(Value):
 
 
 class Offers(Value):
-    """Everything that is shown, and which of it the idea starts from ("" for nothing)."""
+    """Everything that is shown, and which of it the idea starts from ("" for nothing).
+
+    `notes` say what would have been shown and could not be written.
+    """
 
     items: tuple[Offer, ...] = ()
     start: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def offers(request: CoderRequest, repertoire: Repertoire, start: Start | None) -> Offers:
@@ -55,10 +60,16 @@ def offers(request: CoderRequest, repertoire: Repertoire, start: Start | None) -
         found[PERSON] = _of_person(start)
     for offer in (*_parent(request, judged, written), *_elites(request)):
         found.setdefault(offer.name, offer)
-    if not found and (draft := _draft(repertoire)) is not None:
-        found[PLAYBOOK] = draft
+    notes: tuple[str, ...] = ()
+    if not found:
+        try:
+            draft = _draft(repertoire)
+        except PlanError as error:
+            draft, notes = None, (f"what built-in expertise would write {UNWRITTEN}: {error}",)
+        found |= {PLAYBOOK: draft} if draft is not None else {}
     first = next(iter(found), "")
-    return Offers(items=tuple(found.values()), start=first if first in _firm(request) else "")
+    start_from = first if first in _firm(request) else ""
+    return Offers(items=tuple(found.values()), start=start_from, notes=notes)
 
 
 def find_source(name: str, shown: Offers, request: CoderRequest) -> Source | None:
@@ -130,10 +141,16 @@ def _offer(candidate: Candidate, title: str, text: str) -> Offer:
 
 
 def _draft(repertoire: Repertoire) -> Offer | None:
-    """What the playbook would write first; it has not been judged."""
+    """What the playbook would write first; it has not been judged.
+
+    Raises:
+        PlanError: Its plan cannot be assembled, which is a bug of ours and no choice's.
+    """
     chosen = first_choices(repertoire)
     try:
         draft = repertoire.draft(chosen) if chosen else None
+    except PlanError:
+        raise
     except ValueError:
         return None
     if draft is None or len(draft.kernel) > _CHARACTERS:

@@ -9,10 +9,12 @@ among the other ideas.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from kernelwright.agents.coder.coder import UNWRITTEN
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
 from kernelwright.agents.shared.facts import choices
 from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
+from kernelwright.tools.codegen.library.plan_check import PlanError
 from kernelwright.tools.languages import in_mode, new_candidate, settings_to_try
 from kernelwright.tools.memory import Kept, TaskKey
 from kernelwright.tools.types import Candidate, Idea, Setting, Value
@@ -40,11 +42,13 @@ class Remembered(Value):
 class Memories(Value):
     """All that a search begins with; empty where the library has nothing for its task.
 
-    `fresh` says that the library was not asked, as the person wanted it.
+    `fresh` says that the library was not asked, as the person wanted it. `notes` say of what the
+    library has that it could not be written for this task.
     """
 
     items: tuple[Remembered, ...] = ()
     fresh: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -77,6 +81,7 @@ def memories(
         seconds: what the search is allowed.
     """
     found: list[Remembered] = []
+    notes: list[str] = []
     for item in exactly:
         candidate = _same(item, key)
         if candidate is None or any(candidate.id == other.candidate.id for other in found):
@@ -88,11 +93,15 @@ def memories(
             break
     if not found:
         for item in like:
-            candidate = _carried_over(item, repertoire())
+            try:
+                candidate = _carried_over(item, repertoire())
+            except PlanError as error:
+                notes.append(f"from your library: {item.words} {UNWRITTEN} for this task: {error}")
+                continue
             if candidate is not None:
                 found = [_remembered(item, candidate, 1, exact=False, settled=False)]
                 break
-    return Memories(items=tuple(found))
+    return Memories(items=tuple(found), notes=tuple(notes))
 
 
 def _same(item: Kept, key: TaskKey) -> Candidate | None:
@@ -116,7 +125,11 @@ def _same(item: Kept, key: TaskKey) -> Candidate | None:
 
 
 def _carried_over(item: Kept, repertoire: Repertoire) -> Candidate | None:
-    """The same strategies written for this task; None where they do not fit it."""
+    """The same strategies written for this task; None where they do not fit it.
+
+    Raises:
+        PlanError: They fit, and the plan cannot be assembled, which is a bug of ours.
+    """
     if item.origin != "playbook" or item.language != repertoire.language:
         return None
     chosen = _choices(item)
@@ -134,6 +147,8 @@ def _carried_over(item: Kept, repertoire: Repertoire) -> Candidate | None:
             strategies=draft.strategies,
             note=f"strategies and settings from your library: {item.words}",
         )
+    except PlanError:
+        raise
     except (ValueError, ContractError):
         return None
 

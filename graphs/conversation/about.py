@@ -27,7 +27,6 @@ from kernelwright.graphs.conversation.background.task_card import input_words
 from kernelwright.graphs.conversation.context import ConversationContext
 from kernelwright.graphs.conversation.explaining import against, judged_rows, label
 from kernelwright.graphs.run_view.events import (
-    STATUS,
     count,
     milliseconds,
     one_line,
@@ -43,6 +42,7 @@ from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.evaluate.findings import verified
 from kernelwright.tools.export import package_name, snippet
 from kernelwright.tools.types import Task, Verdict
+from kernelwright.tools.types.speed_words import NOT_CERTIFIED, summary_words
 
 NOTHING_YET = "There is no correct candidate yet, so there is no result to speak of."
 FALLBACK = (
@@ -91,7 +91,7 @@ def _standing(story: Story) -> str:
     view, task = story.view, quiet(story.record.task.name, 60)
     done = f"{count(len(view.standings), 'candidate')} judged in {count(view.round, 'round')}"
     if story.summary is not None:
-        return f"{task}, {done}; {STATUS[story.summary.status]}."
+        return f"{task}, {done}; {view.headline}."
     return f"{task}, {done} so far."
 
 
@@ -288,6 +288,8 @@ def claim_words(best: Standing) -> str:
         return f"{label(best)} was only timed briefly; nothing can be said pair by pair yet."
     rival = f"{quiet(hardest.baseline)}, its hardest rival"
     if claim.outcome == "faster":
+        if best.effort != "certify":
+            return f"Against {rival}, {label(best)} has {against(hardest)}, but {NOT_CERTIFIED}."
         return f"It is faster: against {rival}, {against(hardest)}."
     why = f"What keeps it from being called faster: {claim.words}."
     return f"Against {rival}, {label(best)} has {against(hardest)}. {why}"
@@ -373,7 +375,8 @@ def facts_of(archive: Archive) -> tuple[str, ...]:
         f"{seconds(profile.seconds)}; {who} think.",
     ]
     if summary is not None:
-        found.append(f"Result: {STATUS[summary.status]}; {one_line(summary.stopped_because, 200)}.")
+        came = summary_words(summary.status, summary.best)
+        found.append(f"Result: {came}; {one_line(summary.stopped_because, 200)}.")
     if summary is not None and (best := summary.best):
         low, high = best.ci95
         found.append(

@@ -50,7 +50,6 @@ from kernelwright.graphs.conversation.explaining import bounded, candidate_of, l
 from kernelwright.graphs.conversation.steering import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
 from kernelwright.graphs.run_view import LEADER_COLUMNS, RunView, leader_rows
 from kernelwright.graphs.run_view.events import (
-    STATUS,
     VERDICT,
     CandidateJudged,
     CandidateWritten,
@@ -65,7 +64,7 @@ from kernelwright.graphs.run_view.events import (
     seconds,
     waiting_words,
 )
-from kernelwright.graphs.run_view.figures import LABEL_OF, Figure, in_words, interval_words
+from kernelwright.graphs.run_view.figures import LABEL_OF, Figure, in_words
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.languages import language_of
@@ -207,7 +206,7 @@ def standing_words(context: ConversationContext, story: Story) -> str:
         f"{count(len(view.standings), 'candidate')} judged, {view.counts.correct} correct."
     )
     if search_session is None and story.summary is not None:
-        words += f" Result: {STATUS[story.summary.status]}."
+        words += f" Result: {view.headline}."
         if story.summary.stopped_because:
             words += f" It ended because: {one_line(story.summary.stopped_because, 300)}."
     waiting = context.search_manager.ahead(context.home) if search_session is not None else 0
@@ -233,7 +232,8 @@ def _how_sure(figure: Figure) -> str:
         return ""
     if not figure.baseline:
         return ", by a first, short timing"
-    return f" ({quiet(figure.baseline)}, {interval_words(*figure.interval, figure.outcome)})"
+    low, high = figure.interval
+    return f" ({quiet(figure.baseline)}, 95 % interval {low:.2f} to {high:.2f})"
 
 
 def latest_words(view: RunView, events: Sequence[Event]) -> str:

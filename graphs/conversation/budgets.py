@@ -232,7 +232,8 @@ def _said_of(
         return f"At most {words}; {outlook.round} planned so far."
     if name == "seconds":
         over = live and outlook.spent.whole_s >= value
-        rest = " That is over, so the present round is the last." if over else ""
+        ends = " That is over: nothing more begins, and nothing is certified."
+        rest = ends if over else ""
         return f"At most {words} in all, {seconds(outlook.spent.whole_s)} spent so far.{rest}"
     if outlook.models is None:
         return f"At most {words}. The built-in rules think here, so none are spent at all."

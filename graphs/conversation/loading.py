@@ -29,6 +29,7 @@ from kernelwright.graphs.conversation.runs import bundle_offers
 from kernelwright.graphs.conversation.sizes import asked_for, inside, resized, typed
 from kernelwright.graphs.run_view.events import (
     amount,
+    count,
     floor_words,
     milliseconds,
     one_line,
@@ -97,6 +98,8 @@ def rows_of(task: Task, card: TaskCard | None, seen: DispatchSeen) -> tuple[tupl
         need, there = seen.needs.judge_bytes, seen.needs.available_bytes
         rows += [("judging takes", f"{amount(need, 'B')}; {amount(there, 'B')} there")]
     rows += [("PyTorch runs", kernel_words(item)) for item in seen.kernels[:SHOWN_KERNELS]]
+    if seen.runs:
+        rows += [("timed", runs_words(seen.runs))]
     if seen.failure:
         rows += [("PyTorch runs", f"not seen: {one_line(seen.failure, 200)}")]
     if card is not None:
@@ -115,6 +118,11 @@ def kernel_words(item: Dispatched) -> str:
     """One kernel or operator, with its time in one forward."""
     times = f", {item.calls} times" if item.calls > 1 else ""
     return f"{milliseconds(item.time_ms)} in {one_line(item.name, 120)}{times}"
+
+
+def runs_words(runs: int) -> str:
+    """How often what PyTorch runs was timed."""
+    return f"medians of {count(runs, 'forward')}, warmed up"
 
 
 def memory_bytes(task: Task) -> int:

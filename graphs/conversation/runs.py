@@ -35,7 +35,7 @@ from kernelwright.graphs.conversation.explaining import (
     standing_of,
 )
 from kernelwright.graphs.conversation.steering import NO_RUN, STOP
-from kernelwright.graphs.run_view.events import STATUS, one_line, quiet
+from kernelwright.graphs.run_view.events import one_line, quiet
 from kernelwright.graphs.run_view.figures import summed_up
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.graphs.search.run import start_search
@@ -51,6 +51,7 @@ from kernelwright.tools.export import (
     export_zip,
 )
 from kernelwright.tools.types import EnvironmentLacksError, Refusal, Verdict
+from kernelwright.tools.types.speed_words import STATUS
 
 WHAT = {
     "module": "a drop-in `nn.Module` with its kernel, what was verified and one command that "

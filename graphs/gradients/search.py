@@ -46,6 +46,19 @@ def _part(profile: SearchProfile, share: float) -> SearchProfile:
     return SearchProfile.model_validate(changed.model_dump())
 
 
+def step_share(whole: SearchProfile, share: SearchProfile, forward: Summary) -> SearchProfile:
+    """What the step may spend behind its forward: of seconds that hold everything, what is left.
+
+    Args:
+        whole: what both may spend.
+        share: the step's share of it.
+        forward: what came of the forward's search.
+    """
+    if whole.seconds_hold != "everything":
+        return share
+    return share.model_copy(update={"seconds": max(1.0, whole.seconds - forward.seconds)})
+
+
 async def with_backward(
     summary: Summary,
     profile: SearchProfile,

@@ -92,6 +92,10 @@ class RegionJudge(Executor):
         """As the other executor does."""
         return await self._executor.profile(task, candidate)
 
+    def hurry(self, until_s: float | None) -> None:
+        """As the other executor does."""
+        self._executor.hurry(until_s)
+
     def foresee(self, candidates: Sequence[Candidate]) -> None:
         """As the other executor does."""
         self._executor.foresee(candidates)

@@ -5,7 +5,8 @@ attaches late reads them from there, and decides how each one looks. What models
 now is shown meanwhile and never kept: it is written on the loop of a search and read on that of a
 page. The complete answer is kept with the call that asked for it, and told as an event.
 
-Numbers, names and verdicts are put in words in one way, everywhere. Texts of users, models and
+Numbers, names and verdicts are put in words in one way, everywhere; of verdicts on speed that is
+`tools.types.speed_words`. Texts of users, models and
 compilers may hold control characters; `plain` makes them harmless for a terminal.
 """
 
@@ -35,7 +36,7 @@ from kernelwright.tools.types import (
     Verdict,
 )
 from kernelwright.tools.types.outline import RegionShown
-from kernelwright.tools.types.run import Status, Summary, TokenCounts
+from kernelwright.tools.types.run import Summary, TokenCounts
 
 
 class _Event(Value):
@@ -315,18 +316,6 @@ class Speeches:
                 for key, (prompt, pieces, _) in self._speaking.items()
             )
 
-
-STATUS: dict[Status, str] = {
-    "improved": "faster than every baseline",
-    "not_settled": "not settled: measure again",
-    "faster_than_eager": "faster than eager PyTorch, but not than its best baseline",
-    "no_improvement": "nothing was faster than PyTorch",
-    "nothing_correct": "no candidate was correct",
-    "timed_out": "right when it was screened, but its closer judgement ran out of time",
-    "stopped": "stopped before a verdict",
-    "waiting": "waiting for somebody outside",
-    "failed": "the search failed",
-}
 
 VERDICT: dict[Verdict, str] = {verdict: verdict.value.replace("_", " ") for verdict in Verdict}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kernelwright.graphs.run_view.events import STATUS, milliseconds, one_line, ratio
+from kernelwright.graphs.run_view.events import milliseconds, one_line, ratio
 from kernelwright.tools.archive import Standing, ranked
 from kernelwright.tools.types import (
     Baselines,
@@ -28,6 +28,7 @@ from kernelwright.tools.types import (
 from kernelwright.tools.types.measurement import Clock, Paired
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import BestSummary, Label, Status
+from kernelwright.tools.types.speed_words import doubt, ended_words, looked_words
 from kernelwright.tools.types.verdict import SpeedOutcome
 
 LABEL_OF: dict[Effort, Label] = {"screen": "screened", "precise": "precise", "certify": "certified"}
@@ -72,9 +73,29 @@ class Figure:
         return f"{milliseconds(self.ms)} ({self.label})"
 
     @property
+    def doubt(self) -> str:
+        """What keeps its ratio from being a claim; "" where nothing does, or its label says so."""
+        return doubt(self.outcome) if self.baseline else ""
+
+    @property
     def over(self) -> str:
-        """`1.62x the best baseline`; "" where there is none."""
-        return f"{ratio(self.over_best)} the best baseline" if self.over_best else ""
+        """`1.62x the best baseline, not settled`; "" where there is none."""
+        return self._with_doubt(" the best baseline")
+
+    @property
+    def over_briefly(self) -> str:
+        """`1.62x, not settled`, where what it is over stands elsewhere; "" where there is none."""
+        return self._with_doubt("")
+
+    def _with_doubt(self, beside: str) -> str:
+        if not self.over_best:
+            return ""
+        return f"{ratio(self.over_best)}{beside}{f', {self.doubt}' if self.doubt else ''}"
+
+    @property
+    def brief(self) -> str:
+        """Where there is little room: `8.100 ms (precise), 1.10x, not settled`."""
+        return ", ".join(part for part in (self.time, self.over_briefly) if part)
 
     @property
     def words(self) -> str:
@@ -172,20 +193,22 @@ def headline(figure: Figure | None, status: Status) -> str:
     if status == "improved" and figure is not None and figure.over_best is not None:
         alone = f", single calls {ratio(figure.latency.ratio)}" if figure.latency else ""
         return f"{ratio(figure.over_best)} as fast as the best baseline ({figure.label}){alone}"
-    return STATUS[status]
+    if figure is None:
+        return ended_words(status)
+    return ended_words(status, figure.label, figure.outcome, figure.claim)
 
 
 def summed_up(best: BestSummary | None) -> str:
     """A kept summary's ratio as lists of runs show it; its label where it is not certified."""
     if best is None:
         return "-"
-    label = best.timed if best.timed not in ("", "certified") else doubt(best.outcome)
-    return f"{ratio(best.speedup_vs_best_baseline)}{f' ({label})' if label else ''}"
+    return f"{ratio(best.speedup_vs_best_baseline)}{caution(best.timed, best.outcome)}"
 
 
-def doubt(outcome: SpeedOutcome | Literal[""]) -> str:
-    """What keeps a ratio from being a claim, in a word or two; "" for what is faster or slower."""
-    return "" if outcome in ("faster", "slower") else outcome
+def caution(label: Label | Literal[""], outcome: SpeedOutcome | Literal[""]) -> str:
+    """` (precise, not settled)` behind a ratio; "" where it is certified and in no doubt."""
+    words = looked_words("" if label == "certified" else label, outcome)
+    return f" ({words})" if words else ""
 
 
 def legend(labels: Iterable[Label]) -> str:

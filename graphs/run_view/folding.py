@@ -130,7 +130,7 @@ def fold(view: RunView, event: Event) -> RunView:
         case RegionSearched():
             return _region(view, event.region)
         case Noted():
-            return replace(view, notes=(*view.notes, one_line(event.words, 200)))
+            return replace(view, notes=(*view.notes, one_line(event.words, 400)))
         case RunFinished():
             why = event.summary.stopped_because or view.stopped_because
             return replace(view, summary=event.summary, stage="finished", stopped_because=why)

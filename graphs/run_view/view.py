@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from kernelwright.graphs.run_view.events import IdeasProposed, Profiled, one_line, ratio
+from kernelwright.graphs.run_view.events import IdeasProposed, Profiled, one_line
 from kernelwright.graphs.run_view.figures import (
     LABEL_OF,
     Figure,
@@ -36,6 +36,7 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import CandidateCounts, Summary, TokenCounts
+from kernelwright.tools.types.speed_words import BRIEF
 
 NOT_COMPILED = frozenset({Verdict.INVALID_PLAN, Verdict.COMPILE_ERROR})
 
@@ -128,7 +129,7 @@ def leader_rows(view: "RunView", limit: int) -> tuple[tuple[str, str, str, str],
         (
             item.name,
             figure.time,
-            ratio(figure.over_best),
+            figure.over_briefly or "-",
             one_line(view.with_names(view.title(item.candidate.idea)), 60),
         )
         for item in view.leaders[:limit]
@@ -243,6 +244,13 @@ class RunView:
     def best_figure(self) -> Figure | None:
         """The figures in force: those of the best."""
         return self.figure_of(self.best) if self.best else None
+
+    @property
+    def best_words(self) -> str:
+        """Its time and ratio; once the search is over what keeps them from being a gain, too."""
+        words = self.best_figure.words if self.best_figure else ""
+        ended = BRIEF.get(self.summary.status, "") if self.summary else ""
+        return f"{words}; {ended}" if words and ended and ended not in words else words
 
     @property
     def best_ms(self) -> float | None:

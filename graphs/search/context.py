@@ -28,8 +28,10 @@ from kernelwright.graphs.search.options.run_terms import (
 )
 from kernelwright.graphs.search.options.tool_book import EventBook, has_tools
 from kernelwright.graphs.search.pace import (
+    PRECISE_SHARE,
     Pace,
     larger_build_s,
+    larger_looks_s,
     larger_reading_s,
     looking_s,
     measuring_baselines_s,
@@ -307,6 +309,17 @@ class SearchContext:
             raise RuntimeError("a context has decisions as soon as it is made")
         return self.decisions.once(key, now)
 
+    def decided(self, key: str) -> str | None:
+        """What was decided under that key; None where nothing was."""
+        return self.decisions.known(key) if self.decisions is not None else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the limit that a person set, 0 or less behind it; None without one."""
+        if self.profile.seconds_hold != "everything" or self.executor.capabilities.remote:
+            return None
+        return self.profile.seconds - self.archive.spent_s()
+
     @property
     def searched_s(self) -> float:
         """Seconds of the budget that are spent; of it are not those of baselines and profilers.
@@ -335,20 +348,31 @@ class SearchContext:
         return seconds - beside_s - self.reserve_s
 
     @property
+    def precise_looks_end_s(self) -> float:
+        """When the last precise look may begin: one that is late would take of a limit's rest.
+
+        A finalist needs none, as its certification is one and more.
+        """
+        look_s = 0.0 if self.left_s is None else PRECISE_SHARE * self.certification_s
+        return self.searching_ends_s - look_s
+
+    @property
     def certification_s(self) -> float:
         """What certifying one finalist will take here.
 
         In a process of its own the model is read once more and torch.compile builds it. Those of a
         small module are in what earlier searches took; of a large one's, which may take most of the
         certification, half of what is beyond is added. A build is expected by the graph's size
-        until it was a baseline.
+        until it was a baseline. What verifying and comparing take is known by the screenings.
         """
         known = self.baselines.named("compile") if self._baselines else None
         built_s = known.setup_s if known is not None else None
         nodes = len(self.task.graph.nodes)
         build_s = larger_build_s(self.hardware.kind, nodes, built_s)
         reading_s = larger_reading_s(self.executor.spent(self.task.path))
-        return self.pace.certifying_s() + (build_s + reading_s) / 2
+        beside = len(self._baselines.items) if self._baselines else 1
+        looks_s = larger_looks_s(self.archive.screenings(), beside)
+        return self.pace.certifying_s() + (build_s + reading_s) / 2 + looks_s
 
     @property
     def reserve_s(self) -> float:

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from kernelwright.graphs.run_view.events import Awaited, BestImproved, CandidateJudged
 from kernelwright.graphs.search.context import AHEAD, SearchContext
+from kernelwright.graphs.search.options.limits import unless_cut
 from kernelwright.tools.archive import ratio
 from kernelwright.tools.evaluate import finalists as rules
 from kernelwright.tools.evaluate.profiling.local import not_asked
@@ -100,6 +101,17 @@ async def judge(
     return known
 
 
+async def judge_in_time(
+    context: SearchContext, candidate: Candidate, effort: Effort, round: int
+) -> Evaluation | None:
+    """The same; None where the limit that a person set ended it, or left no time to begin."""
+    if context.archive.evaluation(candidate.id, effort) is not None:
+        return await judge(context, candidate, effort, round)
+    return await unless_cut(
+        context, candidate, effort, lambda: judge(context, candidate, effort, round)
+    )
+
+
 async def screen(
     context: SearchContext,
     candidates: Sequence[Candidate],
@@ -109,6 +121,8 @@ async def screen(
     until_s: float | None = None,
 ) -> list[Evaluation]:
     """Screen candidates in order, a few at a time; those behind the end of the budget are left.
+
+    What a person's limit ends is left as well, but for those that are `sure`.
 
     Args:
         context: of the search.
@@ -129,7 +143,9 @@ async def screen(
                 return None
             if known is None and number % AHEAD == 0:
                 context.foresee(candidates[number:])
-            return await judge(context, candidate, "screen", round)
+            if number < sure:
+                return await judge(context, candidate, "screen", round)
+            return await judge_in_time(context, candidate, "screen", round)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -164,9 +180,13 @@ async def promote(
     for evaluation in promising(context, screened, best):
         candidate = context.archive.candidate(evaluation.candidate)
         known = context.archive.evaluation(candidate.id, "precise")
-        if known is None and best.id and context.is_out_of_time(f"precise:{candidate.id}"):
+        until_s = context.precise_looks_end_s
+        late = known is None and bool(best.id)
+        if late and context.is_out_of_time(f"precise:{candidate.id}", until_s):
             break
-        precise = await judge(context, candidate, "precise", round)
+        precise = await judge_in_time(context, candidate, "precise", round)
+        if precise is None:
+            break
         best = settle(context, candidate, precise, best, round)
     return best
 

@@ -5,6 +5,7 @@ candidates are screened, and the promising ones judged precisely and tuned. At t
 certified, and the run is summed up.
 """
 
+import time
 from collections.abc import Sequence
 
 from langgraph.runtime import Runtime
@@ -17,11 +18,14 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
 )
 from kernelwright.graphs.run_view.events import seconds as duration
+from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import choose
+from kernelwright.graphs.run_view.story import view_of
 from kernelwright.graphs.search.context import AHEAD, SearchContext
 from kernelwright.graphs.search.judging import (
     Best,
     judge,
+    judge_in_time,
     patiently,
     promote,
     screen,
@@ -30,6 +34,7 @@ from kernelwright.graphs.search.judging import (
 )
 from kernelwright.graphs.search.options.call_modes import call_otherwise
 from kernelwright.graphs.search.options.experience import enough, leave_trail
+from kernelwright.graphs.search.options.limits import certifying_left_s, until_the_limit
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.options.rounds import (
     put_off,
@@ -64,6 +69,8 @@ async def intake(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     for number, item in enumerate(memories_of(runtime.context.archive).items):
         words = f"{item.idea.title}, {item.idea.reason}"
         runtime.context.emit(Noted(words=words), key=f"library:{number}")
+    for number, words in enumerate(memories_of(runtime.context.archive).notes):
+        runtime.context.emit(Noted(words=words), key=f"library note:{number}")
     if runtime.context.executor.capabilities.metered:
         for number, words in enumerate(_promised(runtime.context)):
             runtime.context.emit(Noted(words=words), key=f"promise:{number}")
@@ -78,8 +85,9 @@ def _promised(context: SearchContext) -> list[str]:
     certifying_s = context.certification_s
     if profile.seconds_hold == "everything" and context.reserve_s < certifying_s:
         words.append(
-            f"certifying takes about {duration(certifying_s)} here, so the limit of "
-            f"{duration(profile.seconds)} may not hold; nothing is left out for it"
+            f"certifying takes about {duration(certifying_s)} here, and nothing that is not "
+            f"certified within {duration(profile.seconds)} is called faster; about "
+            f"{duration(2 * certifying_s)} would do"
         )
     return words
 
@@ -111,7 +119,11 @@ async def complete(context: SearchContext) -> None:
     """Time the baselines that are still missing, so that precise comparisons can begin."""
     before_s = context.archive.spent_s()
     with context.at_the_judge():
-        measured = await context.executor.baselines(context.task)
+        measured = await until_the_limit(context, lambda: context.executor.baselines(context.task))
+    if measured is None:
+        words = f"PyTorch's own ways were not all made within {duration(context.profile.seconds)}"
+        context.emit(Noted(words=words), key=f"late baselines:{context.laps}")
+        context.compared(context.archive.spent_s() - before_s)
     if isinstance(measured, Baselines):
         _learn(context, measured, before_s, "baselines")
 
@@ -258,7 +270,8 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     One that is faster than every baseline ends it, and one that is clearly slower does too, as
     those behind it are slower still; where nothing could be distinguished, or its screened time had
     been far off, the next one has a try. Rivals are those that the precise look could not tell from
-    the first: the summary then chooses among figures that were taken alike.
+    the first: the summary then chooses among figures that were taken alike. A limit that a person
+    set ends all of it, and what was not certified by then is not settled.
     """
     context, round = runtime.context, state["round"]
     await complete(context)
@@ -276,7 +289,9 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
             context.emit(Noted(round=round, words=words), key=f"late:{round}:{context.laps}")
             break
         before_s = context.archive.spent_s()
-        evaluation = await judge(context, finalist.candidate, "certify", round)
+        evaluation = await _certified(context, finalist.candidate, round)
+        if evaluation is None:
+            break
         context.certifying_s += context.archive.spent_s() - before_s
         context.certified += 1
         if evaluation.verdict is not Verdict.CORRECT:
@@ -292,11 +307,34 @@ async def certify(state: SearchState, runtime: Runtime[SearchContext]) -> Update
     return {"best": best.id, "best_ms": best.ms}
 
 
+async def _certified(context: SearchContext, candidate: Candidate, round: int) -> Evaluation | None:
+    """A finalist's certification; None where a limit left no time for it, which is noted."""
+    left_s = certifying_left_s(context)
+    if left_s is not None:
+        context.executor.hurry(time.monotonic() + left_s)
+    try:
+        found = await judge_in_time(context, candidate, "certify", round)
+    finally:
+        if left_s is not None:
+            context.executor.hurry(None)
+    if found is None:
+        words = (
+            f"the limit of {duration(context.profile.seconds)} is over before {candidate.id} was "
+            f"certified; kernelwright measure {context.archive.id} certifies it"
+        )
+        context.emit(Noted(round=round, words=words), key=f"cut:{candidate.id}:{context.laps}")
+    return found
+
+
 async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
-    """Write the summary."""
+    """Write the summary; where nothing is right, the first reason of each kind of failure too."""
     context = runtime.context
     summary = summarise(context, rounds=state["round"], stopped_because=state["why_stop"])
     context.archive.record_summary(summary)
+    if summary.best is None:
+        for number, words in enumerate(failure_lines(view_of(context.archive))):
+            key = f"failure:{number}:{context.laps}"
+            context.emit(Noted(round=state["round"], words=words), key=key)
     _remember(context)
     leave_trail(context)
     put_into_library(

@@ -6,9 +6,10 @@ searching early enough for its certification. Where none has ended yet, the dept
 a first guess, and called that. Not covered: reading and auditing a file, which comes before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -22,7 +23,7 @@ from kernelwright.graphs.run_view.events import (
 )
 from kernelwright.profiles.load import Hardware, SearchProfile, search_profile
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.types import Phase
+from kernelwright.tools.types import Evaluation, Phase, Verdict
 from kernelwright.tools.types.value import Value
 
 _KEPT = 12  # searches of one depth
@@ -77,6 +78,33 @@ def larger_reading_s(phases: Iterable[Phase]) -> float:
     """
     reading_s = sum(phase.seconds for phase in phases if phase.name.startswith("read:"))
     return max(0.0, reading_s - _READING_S)
+
+
+# Of what a certification takes a precise look takes this: on two cores 4 s of 12.
+PRECISE_SHARE = 1 / 3
+
+# A finalist is compared in ten pairs at least beside each baseline, and verified on about four
+# times as many values as a screening. Of a small module that takes no longer than this.
+_LEAST_SAMPLES, _DRAWS, _LOOKS_S = 20, 4, 8.0
+# Samples of a screening that are looked at and do not count, in the middle.
+_UNCOUNTED = 2
+
+
+def larger_looks_s(screened: Sequence[Evaluation], baselines: int) -> float:
+    """What verifying and comparing a finalist takes longer than of a small module.
+
+    Args:
+        screened: what screenings took; the fastest correct candidate's tells.
+        baselines: beside how many it is compared.
+    """
+    right = [item for item in screened if item.verdict is Verdict.CORRECT and item.screen]
+    if not right:
+        return 0.0
+    fastest = min(right, key=lambda item: item.median_ms or inf)
+    samples = len(fastest.screen.samples_ms) if fastest.screen else 0
+    sample_s = fastest.stages.screen_s / (samples + _UNCOUNTED)
+    takes_s = _DRAWS * fastest.stages.verify_s + _LEAST_SAMPLES * baselines * sample_s
+    return max(0.0, takes_s - _LOOKS_S)
 
 
 class Took(Value):

@@ -64,6 +64,7 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
         _named(record.id, view, candidate) if candidate else _best(record.id, view)
     )
     evaluation, name = archive.evaluation(found.id), view.name_of(found.id)
+    efforts = {item.candidate.id: item.effort for item in archive.standings()}
     if evaluation is None:
         raise RunError(f"{name} of run {record.id} was never judged")
     return Material(
@@ -76,6 +77,7 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
         summary=record.summary,
         forced=forced,
         backward=own_backward(archive),
+        effort=efforts.get(found.id),
     )
 
 
@@ -165,7 +167,7 @@ def summarise(
         run=record.id,
         task=_task(context),
         hardware=HardwareSummary(name=record.hardware.name, kind=record.hardware.kind),
-        status=ended or status(winner, standings),
+        status=ended or status(winner, standings, record.baselines),
         baselines={
             item.name: BaselineSummary(
                 median_ms=item.measurement.median_ms if item.measurement else None,
@@ -200,16 +202,18 @@ def _phases(context: SearchContext) -> tuple[Phase, ...]:
     return judge.spent(context.task.path) if judge.capabilities.metered else ()
 
 
-def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
-    """What may be claimed of the winner."""
+def status(
+    winner: Standing | None, standings: Sequence[Standing], baselines: Baselines | None
+) -> Status:
+    """What may be claimed of the winner; of what was not certified, that nothing is settled."""
     certified = winner is not None and winner.effort == "certify"
     if not certified and any(map(_only_ran_late, standings)):
         return "timed_out"
     if winner is None:
         return "nothing_correct" if standings else "no_improvement"
     claim = winner.evaluation.claim
-    if winner.effort != "certify" or claim is None:
-        return "no_improvement"
+    if not certified or claim is None:
+        return "not_settled" if _may_be_faster(winner, baselines) else "no_improvement"
     if claim.outcome == "faster":
         return "improved"
     if claim.outcome == "not settled":
@@ -217,6 +221,16 @@ def status(winner: Standing | None, standings: Sequence[Standing]) -> Status:
     eager = _against(winner.evaluation, "eager")
     faster = eager is not None and eager.outcome == "faster" and not eager.unsettled
     return "faster_than_eager" if faster else "no_improvement"
+
+
+def _may_be_faster(winner: Standing, baselines: Baselines | None) -> bool:
+    """Whether what is known of a candidate that was not certified leaves a gain open."""
+    figure = figure_of(winner.evaluation, winner.effort, baselines)
+    if figure is None or figure.over_best is None:
+        return False
+    if figure.baseline:
+        return figure.outcome in ("faster", "not settled")
+    return figure.over_best > 1.0
 
 
 def _only_ran_late(standing: Standing) -> bool:

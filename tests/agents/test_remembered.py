@@ -15,6 +15,7 @@ from kernelwright.agents.roles.remembered import (
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.library.kernel_library import Repertoire, repertoire_for
+from kernelwright.tools.codegen.library.plan_check import PlanError
 from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.memory import Kept, Proof, TaskKey, key_of
 from kernelwright.tools.types import (
@@ -139,3 +140,31 @@ async def test_what_is_known_of_this_very_task_has_the_first_round_to_itself(
     later = await planner.plan(PlannerInput(round=2, rounds=rounds, wanted=4, floor_ms=0.0))
     other = await coder.write(CoderRequest(idea=later.ideas[0], count=1))
     assert other.notes == ("other",)
+
+
+def test_what_cannot_be_assembled_for_other_shapes_is_told_and_the_next_is_taken():
+    kept, candidate, _ = known(sums(256))
+    other = sums(64)
+    key = key_of(other)
+    assert key is not None
+    good = repertoire_for(other, HARDWARE)
+
+    class Broken:
+        """Cannot assemble the first plan that it is asked for."""
+
+        language, asked = good.language, 0
+        options = staticmethod(good.options)
+
+        def draft(self, choices: object) -> object:
+            self.asked += 1
+            if self.asked == 1:
+                raise PlanError("the plan cannot be assembled: in forward, `y = x` names y twice")
+            return good.draft(choices)  # type: ignore[arg-type]
+
+    broken = Broken()
+    given = memories([], [kept, kept], key, lambda: broken, device="Toy", seconds=30)  # type: ignore[arg-type,return-value]
+    (found,) = given.items
+    assert found.candidate.strategies == candidate.strategies
+    (note,) = given.notes
+    assert note.startswith("from your library: sums of ")
+    assert "could not be written for this task: the plan cannot be assembled" in note

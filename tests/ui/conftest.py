@@ -20,8 +20,9 @@ from kernelwright.graphs.run_view.events import (
     RunFinished,
     RunStarted,
 )
+from kernelwright.graphs.search.summary import best_summary, status
 from kernelwright.profiles.load import Hardware, SearchProfile, hardware_profile, search_profile
-from kernelwright.tools.archive import Archive
+from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import (
     Analysis,
@@ -32,6 +33,7 @@ from kernelwright.tools.types import (
     Comparison,
     Conditions,
     DType,
+    Effort,
     Evaluation,
     Evidence,
     Graph,
@@ -84,9 +86,15 @@ class Recording:
     """Everything a run says, in order, and what its archive then holds."""
 
     def __init__(
-        self, name: str = "softmax", text: str = "keep the row in cache", unsure: float = 0.08
+        self,
+        name: str = "softmax",
+        text: str = "keep the row in cache",
+        unsure: float = 0.08,
+        best_ms: float = 6.2,
+        effort: Effort | None = None,
     ) -> None:
-        self.text, self.unsure = text, unsure
+        """With an `effort` the best was looked at so closely, and the end says what follows."""
+        self.text, self.unsure, self.best_ms, self.effort = text, unsure, best_ms, effort
         self.task = Task(
             name=name,
             path=f"/somewhere/{name}.py",
@@ -134,7 +142,8 @@ class Recording:
             self._at(0, RoundFinished(round=1, best_ms=8.1, elites=1, elapsed_s=7.3)),
             self._at(0.2, CandidateWritten(round=2, candidate=self.best, by="tuner")),
             self._at(
-                1, CandidateJudged(round=2, evaluation=judged(self.best.id, 6.2, self.unsure))
+                1,
+                CandidateJudged(round=2, evaluation=self._of_best(), effort=self.effort),
             ),
             self._at(0, improved(self.best, 6.2)),
             self._at(0, Noted(round=2, words=f"a worker was replaced: {self.text}")),
@@ -145,7 +154,7 @@ class Recording:
                     round=2, best_ms=6.2, elites=2, elapsed_s=9, why_stop="nothing improved"
                 ),
             ),
-            self._at(1, RunFinished(round=2, summary=summary(run, self.task, self.best))),
+            self._at(1, RunFinished(round=2, summary=self._summary(run))),
         ]
 
     def archive(self, home: Path, *, finished: bool = True) -> str:
@@ -173,7 +182,7 @@ class Recording:
 
     def _finish(self, archive: Archive) -> None:
         archive.record_evaluation(wrong(self.wrong.id, self.text), "screen", 1)
-        archive.record_evaluation(judged(self.best.id, 6.2, self.unsure), "certify", 2)
+        archive.record_evaluation(self._of_best(), self.effort or "certify", 2)
         told = profiled(self.best.id)
         archive.record_profile(self.best.id, told.evidence, told.symptoms)
         for number, name, ms in ((1, "idea-1", 8.1), (2, "idea-2", 6.2)):
@@ -190,7 +199,26 @@ class Recording:
                     round=number,
                 )
             )
-        archive.record_summary(summary(archive.id, self.task, self.best))
+        archive.record_summary(self._summary(archive.id))
+
+    def _of_best(self) -> Evaluation:
+        return judged(self.best.id, self.best_ms, self.unsure)
+
+    def _summary(self, run: str) -> Summary:
+        told = summary(run, self.task, self.best)
+        if self.effort is None:
+            return told
+        winner = Standing(
+            number=3,
+            candidate=self.best,
+            round=2,
+            author="tuner",
+            effort=self.effort,
+            evaluation=self._of_best(),
+        )
+        found = best_summary(winner, baselines(), 3.1)
+        ended = status(winner, (winner,), baselines())
+        return told.model_copy(update={"status": ended, "best": found})
 
     def _at(self, later_s: float, event: Event) -> Event:
         self.at += timedelta(seconds=later_s)

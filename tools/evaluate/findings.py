@@ -110,7 +110,7 @@ def mode_words(item: ModeTiming) -> str:
     found = item.comparison
     return (
         f"{found.ratio:.2f}x {found.baseline}, 95 % interval {found.ci95_low:.2f} to "
-        f"{found.ci95_high:.2f}, {found.outcome}; {found.candidate_ms:.4g} ms against "
+        f"{found.ci95_high:.2f}, {item.outcome}; {found.candidate_ms:.4g} ms against "
         f"{found.baseline_ms:.4g} ms ({_MODES[item.mode]})"
     )
 

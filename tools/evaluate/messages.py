@@ -173,7 +173,9 @@ class JudgeRequest(Value):
 
     `compare_to` names the baselines for interleaved timing, none when only screening;
     `best_ms` is the best known time, which lets a hopeless candidate go early; `compiled` are
-    folders with what was built for the baselines elsewhere.
+    folders with what was built for the baselines elsewhere. Comparisons share the time until
+    `until_s`, on the clock of `time.monotonic` that all processes of a machine have; None for no
+    end but that of the rules.
     """
 
     kind: Literal["judge"] = "judge"
@@ -189,6 +191,7 @@ class JudgeRequest(Value):
     best_ms: float | None = None
     compiled: tuple[Path, ...] = ()
     timed: bool = True
+    until_s: float | None = None
 
 
 class OpenProfilerRequest(Value):
@@ -301,10 +304,14 @@ class Audited(Value):
 
 
 class DispatchSeen(Value):
-    """The answer to `DispatchRequest`; `failure` says why there is nothing to list."""
+    """The answer to `DispatchRequest`; `failure` says why there is nothing to list.
+
+    Times are medians of `runs` forwards after others that warmed up.
+    """
 
     kind: Literal["dispatch_seen"] = "dispatch_seen"
     kernels: tuple[Dispatched, ...] = ()
+    runs: int = 0
     needs: MemoryNeeds | None = None
     failure: str = ""
 

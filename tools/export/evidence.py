@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,6 +34,7 @@ from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.shapes import VerifiedShapes
 from kernelwright.tools.types.training import TrainingSummary
 
+EVIDENCE = "evidence.json"
 _NOTHING: Mapping[str, bytes] = {}
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")
 
@@ -117,6 +119,47 @@ def evidence(
         files_sha256={name: sha256(text) for name, text in sorted(files.items())}
         | {name: hashlib.sha256(held).hexdigest() for name, held in sorted(project.items())},
     ).model_dump_json(indent=1)
+
+
+class ExportedTask(BaseModel):
+    """What of the task somebody needs who reads an export's evidence."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entry: str
+    input_override: tuple[str, ...] = ()
+
+
+class ExportedEvidence(BaseModel):
+    """What is read of an export's evidence again; the rest is for people and other programs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: ExportedTask
+    candidate: Candidate
+    files_sha256: dict[str, str]
+
+    def changed(self, folder: Path) -> tuple[str, ...]:
+        """The files of the export that are not as they were written; what is gone included."""
+        return tuple(
+            name
+            for name, digest in self.files_sha256.items()
+            if not (folder / name).is_file()
+            or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
+        )
+
+
+def read_evidence(folder: Path) -> ExportedEvidence | None:
+    """The evidence of the export in a folder; None where it holds none.
+
+    Raises:
+        ValueError: It cannot be read, or is not as this version writes it.
+        OSError: Likewise.
+    """
+    file = folder / EVIDENCE
+    if not file.is_file():
+        return None
+    return ExportedEvidence.model_validate_json(file.read_text(encoding="utf-8"))
 
 
 def sha256(text: str) -> str:

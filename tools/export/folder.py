@@ -14,13 +14,13 @@ from pathlib import Path
 
 from kernelwright.tools import candidates
 from kernelwright.tools.export import gradients, render
-from kernelwright.tools.export.evidence import evidence, verification
+from kernelwright.tools.export.evidence import EVIDENCE, evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 from kernelwright.tools.tasks.sources.carried import STATE, content_of
 from kernelwright.tools.types import IN_MODE, RefusedError, Task
 
 # What marks a folder as an earlier export, which may be replaced.
-EVIDENCE = "evidence.json"
+
 BACKWARD = "backward"  # the folder of the gradients' kernels
 FORWARD = "forward"  # the folder of those that keep what the gradients' need
 PROJECT = "project"  # the folder of what the reference needs

@@ -13,6 +13,7 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types import (
     Baselines,
     Candidate,
+    Effort,
     Evaluation,
     InputSpec,
     Task,
@@ -24,6 +25,7 @@ from kernelwright.tools.types import (
 from kernelwright.tools.types.backward import Backward
 from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.shapes import VerifiedShapes
+from kernelwright.tools.types.speed_words import claim_words
 
 
 class ExportRefusedError(ValueError):
@@ -36,7 +38,8 @@ class Material(Value):
     `forced` says that the person wants the export although it is not faster, or computes in less
     than was asked; the export then says so itself. `name` is what people call the candidate in its
     run, such as `v7`. `shapes` are the sizes beside the example's that it was verified for.
-    `backward` are kernels for the gradients, where a search found some.
+    `backward` are kernels for the gradients, where a search found some. `effort` says how closely
+    the candidate was judged, None where that is not known.
     """
 
     task: Task
@@ -49,12 +52,23 @@ class Material(Value):
     name: str = ""
     shapes: VerifiedShapes | None = None
     backward: "OwnBackward | None" = None
+    effort: Effort | None = None
 
     @property
     def improved(self) -> bool:
         """Whether it may be called faster than PyTorch: by the one rule for every headline."""
         claim = self.evaluation.claim
-        return claim is not None and claim.outcome == "faster"
+        return claim is not None and claim.outcome == "faster" and self.certified
+
+    @property
+    def certified(self) -> bool:
+        """Whether it was judged as closely as a run's result is, or nobody knows otherwise."""
+        return self.effort in (None, "certify")
+
+    @property
+    def claim(self) -> str:
+        """What may be said of its speed, as a clause about `it`."""
+        return claim_words(self.evaluation.claim, certified=self.certified)
 
     @property
     def apart(self) -> str:
@@ -96,10 +110,8 @@ def check(material: Material) -> None:
             "(search with --allow to admit it, or --force exports it all the same)"
         )
     if not material.improved and not material.forced:
-        claim = material.evaluation.claim
-        why = claim.words if claim is not None else "it was not compared with PyTorch"
         raise ExportRefusedError(
-            f"candidate {name} is not shown to be faster: {why} (--force exports it all the same)"
+            f"candidate {name}: {material.claim} (--force exports it all the same)"
         )
 
 

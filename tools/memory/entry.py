@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.memory.structure import TaskKey, with_weights_named
 from kernelwright.tools.types.idea import CallMode, Candidate, LanguageName, Setting
-from kernelwright.tools.types.measurement import Conditions
+from kernelwright.tools.types.measurement import SETTLED_WIDTH, Conditions
 from kernelwright.tools.types.value import Value
+from kernelwright.tools.types.verdict import SpeedOutcome
 
 _LONGEST_LINE = 2_000_000
 
@@ -36,7 +37,8 @@ class Shaped(Value):
 class Proof(Value):
     """What the judge found, in short; times in milliseconds, `ratio` is baseline / candidate.
 
-    `certified` says that it was certified by itself, or as a part of a model that was.
+    `certified` says that it was certified by itself, or as a part of a model that was; `outcome` is
+    what might be said of it beside PyTorch, "" in libraries from before that was kept.
     `seconds` is what the search that found it was allowed, `searched` where nothing cut it short.
     """
 
@@ -49,6 +51,7 @@ class Proof(Value):
     coverage: float | None = None
     precision: str = ""
     certified: bool = False
+    outcome: SpeedOutcome | Literal[""] = ""
     seconds: float = 0.0
     conditions: Conditions | None = None
 
@@ -93,6 +96,16 @@ class Kept(Value):
     def faster(self) -> bool:
         """Whether it was certainly ahead of what it was compared with."""
         return self.proof.ci95[0] > 1.0
+
+    @property
+    def outcome(self) -> SpeedOutcome:
+        """What may be said of it beside PyTorch; by its interval where no more was kept."""
+        if self.proof.outcome:
+            return self.proof.outcome
+        low, high = self.proof.ci95
+        if high >= 1.0 and high - low > SETTLED_WIDTH * self.proof.ratio:
+            return "not settled"
+        return "faster" if low > 1.0 else "slower" if high < 1.0 else "not distinguishable"
 
     @property
     def what(self) -> str:

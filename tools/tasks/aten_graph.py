@@ -45,7 +45,7 @@ from kernelwright.tools.tasks.modules import (
     output_tensor,
     structure_of,
 )
-from kernelwright.tools.tasks.refusals import message
+from kernelwright.tools.tasks.refusals import message, user_line
 from kernelwright.tools.types import RefusedError, refuse
 from kernelwright.tools.types.graph import words
 
@@ -296,10 +296,12 @@ def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMod
 
 
 def _why(error: Exception) -> str:
-    words = message(error)
+    words, line = message(error), user_line(error)
+    at = f" at {line}" if line else ""
     if "data-dependent" in str(error) or "unbacked" in str(error).lower():
-        return "The forward branches or takes shapes from the values of tensors; not supported."
-    return f"The forward cannot be traced: {type(error).__name__}: {words}."
+        values = f"branches or takes shapes from the values of tensors{at}"
+        return f"The forward {values}; not supported."
+    return f"The forward cannot be traced{at}: {type(error).__name__}: {words}."
 
 
 def trace_outline(

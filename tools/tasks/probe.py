@@ -39,7 +39,7 @@ from kernelwright.tools.tasks.modules import (
     check_inputs,
     check_outputs,
 )
-from kernelwright.tools.tasks.refusals import user_code
+from kernelwright.tools.tasks.refusals import user_code, user_line
 from kernelwright.tools.tasks.user_file import Entry
 from kernelwright.tools.types import ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.packing import CallPacking
@@ -209,6 +209,7 @@ def _run_fake(
             return ran
     except RefusedError as refused:
         if isinstance(refused.__cause__, _LOOKS_AT_VALUES):
-            why = f"({refused.__cause__}), which cannot be traced"
-            raise refuse(f"The forward depends on the values of tensors {why}.") from refused
+            line = user_line(refused.__cause__)
+            why = f"{f' at {line}' if line else ''} ({refused.__cause__}), which cannot be traced"
+            raise refuse(f"The forward depends on the values of tensors{why}.") from refused
         raise

@@ -157,6 +157,13 @@ def _where(error: BaseException, path: str) -> str:
     return f" in line {frames[-1].lineno}{name}"
 
 
+def user_line(error: BaseException | None) -> str:
+    """`layers.py:12`, the user's own last line on the way to an error; "" where there is none."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    own = [frame for frame in frames if os.sep in frame.filename and not of_python(frame.filename)]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own and own[-1].lineno else ""
+
+
 def _frames(error: BaseException, path: str) -> str:
     """The user's own lines on the way to the error, the outermost first."""
     return "\n".join(

@@ -147,6 +147,13 @@ class ModeTiming(Value):
     mode: Mode
     comparison: Comparison
 
+    @property
+    def outcome(self) -> Outcome | Literal["not settled"]:
+        """What it says beside the headline, of which it may only keep something."""
+        found = self.comparison
+        unsure = found.wide and found.outcome == "not distinguishable"
+        return "not settled" if unsure else found.outcome
+
 
 class Baseline(Value):
     """One way PyTorch itself does the task: `eager` or `compile` (or another mode).

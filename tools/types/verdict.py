@@ -272,8 +272,7 @@ def _claim(
             words = f"a single call on an idle device is slower than {item.baseline}'s"
             return SpeedClaim(outcome="slower alone", words=words)
     for mode in modes:
-        found = mode.comparison
-        if found.outcome == "slower" or (found.outcome != "faster" and found.wide):
-            words = f"in {mode.mode} mode it is {found.outcome} beside {found.baseline}"
+        if mode.outcome in ("slower", "not settled"):
+            words = f"in {mode.mode} mode it is {mode.outcome} beside {mode.comparison.baseline}"
             return SpeedClaim(outcome="not settled", words=words)
     return SpeedClaim(outcome="faster", words="faster than every PyTorch baseline that was timed")

@@ -92,11 +92,13 @@ def optimize(
         target: The kind of device; "auto" is a GPU where there is one.
         search: How thorough: "quick", "standard", "deep" or "careful".
         rounds: At most this many rounds, 1 or more.
-        seconds: At most this many seconds of wall time, 1 or more.
+        seconds: At most this many seconds of wall time, 1 or more, from when the file was read to
+            the result, and a quarter more for a certification; what is ahead and not certified by
+            then is not settled. Reading and auditing the file comes on top, and exporting.
         seed: Of everything that is drawn by chance.
         run_dir: The folder in which runs live; the user's data folder by default.
         export: A folder, or a .zip file, to which the result is exported; of a file's module.
-        force: Export although it is not faster.
+        force: Export although it is not shown to be faster.
         allow: Precisions below the task's own that count too, such as ["tf32", "fp16"].
         load_seconds: Give a file up that neither computes nor reads for this long, 1 or more.
         fresh: Begin with nothing out of the user's library of kernels.

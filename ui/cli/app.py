@@ -196,12 +196,16 @@ def check(
     candidate: Annotated[
         Path,
         typer.Argument(
-            help="A kernel with its plan (a folder, a kernel, a fenced file), or foreign code: a "
-            "ModelNew file, a folder with src.py, or CUDA-L1 records."
+            help="A kernel with its plan (a folder, a kernel, a fenced file), an export's folder, "
+            "or foreign code: a ModelNew file, a folder with src.py, or CUDA-L1 records."
         ),
     ],
     task: Annotated[
-        Path | None, typer.Option(help="What it implements: a file or else, as for optimize.")
+        Path | None,
+        typer.Option(
+            help="What it implements: a file or else, as for optimize; by default an export's "
+            "own reference."
+        ),
     ] = None,
     build: Build = None,
     entry: Entry = None,
@@ -217,14 +221,15 @@ def check(
     json: Json = None,
 ) -> None:
     """Verify and time one candidate against a task."""
-    from kernelwright.ui.cli.check import check
+    from kernelwright.ui.cli.check import check, task_of
     from kernelwright.ui.complaints import asked_for
 
+    own = task_of(candidate) if task is None and build is None else None
     check(
         candidate,
-        asked_for(task, build, "--task"),
-        entry,
-        tuple(inputs or ()),
+        own.file if own else asked_for(task, build, "--task"),
+        entry or (own.entry if own else None),
+        tuple(inputs or ()) or (own.inputs if own else ()),
         target.value,
         json,
         allow,

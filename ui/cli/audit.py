@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.graphs.conversation.loading import kernel_words
+from kernelwright.graphs.conversation.loading import kernel_words, runs_words
 from kernelwright.graphs.regions.budget import Costs, wanted_words
 from kernelwright.graphs.regions.listing import listed_for_audit
 from kernelwright.graphs.run_view.events import (
@@ -45,6 +45,7 @@ class Audit(Value):
 
     `memory_bytes` is the most that judging takes at once, `memory` how it comes about; both
     are None, and `dispatch` empty, where `not_profiled` says why PyTorch could not be watched.
+    Its times are medians of `dispatch_runs` forwards, warmed up.
     `not_listed` says why a model's regions are not known, `regions_want` which seconds a search
     over them would want. Where a model cannot be traced as a
     whole, `parts` are the submodules that can be, and `untraced` what keeps the rest with PyTorch.
@@ -55,6 +56,7 @@ class Audit(Value):
     floor_how: str = ""
     badges: tuple[Badge, ...]
     dispatch: tuple[Dispatched, ...]
+    dispatch_runs: int = 0
     memory_bytes: int | None
     memory: MemoryNeeds | None = None
     not_profiled: str = ""
@@ -135,6 +137,7 @@ def audit_of(task: Task, floor: float, seen: "DispatchSeen", how: str = "") -> A
         floor_how=how,
         badges=badges(task),
         dispatch=seen.kernels,
+        dispatch_runs=seen.runs,
         memory_bytes=seen.needs.judge_bytes if seen.needs else None,
         memory=seen.needs,
         not_profiled=seen.failure,
@@ -162,6 +165,8 @@ def tell(task: Task, found: Audit, device: str) -> None:
     grid.add_row("floor", Text(f"{floor_words(found.floor_ms, found.floor_how)}: {plain(device)}"))
     for item in found.dispatch[:SHOWN_KERNELS]:
         grid.add_row("PyTorch runs", Text(kernel_words(item)))
+    if found.dispatch_runs:
+        grid.add_row("", runs_words(found.dispatch_runs))
     if found.not_profiled:
         grid.add_row("PyTorch runs", Text(f"not seen: {one_line(found.not_profiled, 200)}"))
     if found.not_listed:

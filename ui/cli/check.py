@@ -1,6 +1,7 @@
 """Verify and time one candidate that a person wrote."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
@@ -32,12 +33,14 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.measurement import Clock, Mode, Outcome, Paired
 from kernelwright.tools.types.run import BaselineSummary
+from kernelwright.tools.types.speed_words import claim_words
 from kernelwright.tools.types.verdict import SpeedOutcome
-from kernelwright.ui.cli.judge import baselines_of, judge, read_candidate, traced
+from kernelwright.ui.cli.judge import baselines_of, export_at, judge, read_candidate, traced
 from kernelwright.ui.complaints import Complaint, allowed_precisions, existing_target, refused
 from kernelwright.ui.terminal.cards import comparison_words
 from kernelwright.ui.terminal.output import STDOUT, check_json, console, remarks, write_json
 
+REFERENCE = "reference.py"
 LOUD, QUIET = ("ranked apart",), ("isolation", "not verified", "noise", "timed by")
 
 
@@ -104,6 +107,23 @@ class CheckResult(Value):
     clocks: Clocks | None
     not_verified: tuple[str, ...]
     isolation: Isolation
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """What an export's candidate implements, as its folder has it; `inputs` as they were given."""
+
+    file: Path
+    entry: str
+    inputs: tuple[str, ...]
+
+
+def task_of(candidate: Path) -> OwnTask | None:
+    """The task of an export; None for every other candidate."""
+    found = export_at(candidate)
+    if found is None:
+        return None
+    return OwnTask(candidate / REFERENCE, found.task.entry, found.task.input_override)
 
 
 def check(
@@ -314,6 +334,8 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
             out.print(Text(f"{name} could not run: {one_line(baseline.failure, 200)}"))
     for item in evaluation.comparisons:
         out.print(Text(f"vs {item.baseline:<10} {comparison_words(item)}"))
+    if good:
+        out.print(Text(f"speed: {claim_words(evaluation.claim)}"))
     for name, words in findings(evaluation):
         style = "bold yellow" if name in LOUD else "dim" if name in QUIET else ""
         out.print(Text(f"{name}: {plain(words)}", style=style))

@@ -2,8 +2,8 @@
 
 A candidate is a kernel and its plan, however they are laid out. Accepted are a folder with one
 `.cu` or `.cpp` file and a `plan.py`, such a kernel with its plan beside it (`plan.py` or the
-kernel's own name with `.py`), and one text file that holds a ```cuda or ```cpp block and a
-```python block.
+kernel's own name with `.py`), one text file that holds a ```cuda or ```cpp block and a ```python
+block, and the folder of an export.
 """
 
 import ast
@@ -19,6 +19,7 @@ from rich.text import Text
 from kernelwright.agents.shared.facts import Start
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.evaluate.executors.base.executor import HEARER, Executor
+from kernelwright.tools.export.evidence import EVIDENCE, ExportedEvidence, read_evidence
 from kernelwright.tools.languages import languages, new_candidate, parse_kernel
 from kernelwright.tools.languages.cuda.inline_source import device_code
 from kernelwright.tools.types import Baselines, Candidate, LanguageName, Refusal, Task, TracePolicy
@@ -85,14 +86,39 @@ FOREIGN = (
 def read_candidate(path: Path) -> Candidate:
     """The candidate at a path, checked against the contract.
 
+    Of an export it is the one that was exported.
+
     Raises:
-        Complaint: When there is no kernel with a plan there.
+        Complaint: When there is no kernel with a plan there, or an export's files were changed.
         ContractError: When kernel or plan break the candidate contract.
     """
+    if (found := export_at(path)) is not None:
+        validate_plan(
+            found.candidate.plan, parse_kernel(found.candidate.kernel, found.candidate.language)
+        )
+        return found.candidate
     language, kernel, plan = _parts(path)
     candidate = new_candidate(language, kernel, plan, origin="person")
     validate_plan(plan, parse_kernel(kernel, language))
     return candidate
+
+
+def export_at(path: Path) -> ExportedEvidence | None:
+    """What an export says of itself; None where a path is no folder of one.
+
+    Raises:
+        Complaint: When its evidence cannot be read, or files are not those that were exported.
+    """
+    try:
+        found = read_evidence(path)
+    except (OSError, ValueError):
+        raise Complaint(f"{path / EVIDENCE} cannot be read; export the run again") from None
+    if found is not None and (changed := found.changed(path)):
+        raise Complaint(
+            f"{path} was changed since it was exported ({', '.join(changed[:3])}), and its "
+            "evidence is of what it was; export the run again, or give a kernel and a plan"
+        )
+    return found
 
 
 def read_start(path: Path) -> Start:
@@ -138,7 +164,7 @@ def _only_kernel(folder: Path) -> Path:
     if len(kernels) == 1:
         return kernels[0]
     if (folder / "module.py").exists() and not (folder / "plan.py").exists():
-        raise Complaint(f"{folder} looks like an export; run its verify.py instead")
+        raise Complaint(f"{folder} looks like an export without its {EVIDENCE}; export it again")
     count = "no" if not kernels else str(len(kernels))
     raise Complaint(f"{folder} must hold one {KERNEL_FILE} file, but it holds {count}")
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from rich.text import Text
 
-from kernelwright.graphs.gradients.search import shares, with_backward
+from kernelwright.graphs.gradients.search import shares, step_share, with_backward
 from kernelwright.graphs.regions.search import RegionsChoice, by_regions
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import EVENT, Event
@@ -145,7 +145,7 @@ def prepared(
         sys.stderr.write("searching kernels for the gradients\n")
         return await with_backward(
             found,
-            backward,
+            step_share(profile, backward, found),
             seed=seed,
             home=home,
             models=models,

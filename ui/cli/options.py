@@ -95,7 +95,13 @@ LoadSeconds = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option(min=1, help="At most this many rounds.")]
 Seconds = Annotated[
-    float | None, typer.Option(min=1, help="At most this many seconds, certification included.")
+    float | None,
+    typer.Option(
+        min=1,
+        help="At most this many seconds from when the file was read to the result, and a quarter "
+        "more for a certification: what is ahead and not certified by then is not settled. Reading "
+        "and auditing the file comes on top, and exporting.",
+    ),
 ]
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")
@@ -182,4 +188,6 @@ MaxUsd = Annotated[
     float | None, typer.Option(min=0.001, help="At most this many US dollars for models.")
 ]
 Person = Annotated[str, typer.Argument(help="A name: a-z, 0-9, _ and -.")]
-Force = Annotated[bool, typer.Option("--force", help="Export although it is not faster.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Export although it is not shown to be faster.")
+]

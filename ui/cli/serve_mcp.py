@@ -228,6 +228,9 @@ def server(grant: Grant) -> FastMCP:
     ) -> dict[str, object]:
         """Search for a faster verified implementation of a module for at most `seconds`.
 
+        They hold everything behind reading and auditing the file; what is ahead and not certified
+        by then is not settled.
+
         With `build`, the entry (or file:function) makes the model. Returns the run's id and status.
         """
         steps = 0

@@ -17,7 +17,8 @@ from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 from kernelwright.graphs.run_view import events as words
 from kernelwright.graphs.run_view.charts import around, roofline, trajectory
 from kernelwright.graphs.run_view.events import VERDICT, plain
-from kernelwright.graphs.run_view.figures import LABEL_OF, legend, settings_words
+from kernelwright.graphs.run_view.failures import failure_lines
+from kernelwright.graphs.run_view.figures import LABEL_OF, interval_words, legend, settings_words
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.archive import Standing, elites
 from kernelwright.tools.evaluate.findings import Row, timed, verified
@@ -223,6 +224,7 @@ def render(story: Story) -> str:
         errors=worst_errors(story.best) if story.best else [],
         conditions=conditions(story),
         verdicts=verdict_rows(story),
+        failed=[story.view.with_names(line) for line in failure_lines(story.view)],
         badges=story.record.task.badges,
         remarks=remarks(story),
         findings=_findings(story),
@@ -259,6 +261,7 @@ def _template() -> Template:
     environment.globals["answered_by"] = model_calls.answered_by
     environment.globals["amount"] = words.amount
     environment.globals["settings_words"] = settings_words
+    environment.globals["interval_words"] = interval_words
     environment.globals["input_words"] = cards.input_words
     environment.globals["verdict_words"] = words.VERDICT
     return environment.from_string((HERE / "report.html.j2").read_text(encoding="utf-8"))

@@ -18,11 +18,11 @@ from kernelwright.graphs.run_view.events import (
     seconds,
     shape,
 )
+from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import (
     LABEL_OF,
     Figure,
     compared_words,
-    doubt,
     figure_of,
     interval_words,
     legend,
@@ -137,6 +137,8 @@ def result_grid(story: Story, summary: Summary) -> Table:
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, "
         f"{made.timed} timed, in {count(summary.rounds, 'round')} and {seconds(summary.seconds)}",
     )
+    for words in failure_lines(story.view) if best is None else ():
+        grid.add_row("failed", Text(story.view.with_names(words), style="yellow"))
     if summary.models:
         grid.add_row("models", Text(one_line(", ".join(summary.models), 120)))
     if story.calls:
@@ -251,7 +253,7 @@ def _interval(figure: Figure) -> str:
     if figure.interval is None or not figure.baseline:
         return ""
     low, high = figure.interval
-    return f"{low:.2f}-{high:.2f} {doubt(figure.outcome)}".rstrip()
+    return f"{low:.2f}-{high:.2f} {figure.doubt}".rstrip()
 
 
 def ledger_table(story: Story) -> Table:

@@ -53,6 +53,9 @@ from kernelwright.graphs.run_view.figures import in_words, region_words, regions
 from kernelwright.tools.types import Verdict
 from kernelwright.ui.terminal.output import asked_words, called_words, evolved_words
 
+# Of a note, so much: the reason why a result is wrong says where and by how much.
+NOTE = 400
+
 
 class Watcher(Protocol):
     """Shows events as they happen; a context manager that leaves the terminal tidy."""
@@ -172,7 +175,7 @@ def sentence(event: Event, view: RunView) -> str:
         case RegionSearched():
             return f"region {one_line(region_words(event.region), 240)}"
         case Noted():
-            return f"note: {one_line(view.with_names(event.words), 200)}"
+            return f"note: {one_line(view.with_names(event.words), NOTE)}"
         case RunFinished():
             return f"finished after {seconds(event.summary.seconds)}{_ended(view)}"
         case _:
@@ -194,7 +197,7 @@ def _ended(view: RunView) -> str:
     """What it stands for in the end."""
     if view.best is None or view.best_figure is None:
         return ""
-    return f": {view.best_name} {view.best.name} {view.best_figure.words}"
+    return f": {view.best_name} {view.best.name} {view.best_words}"
 
 
 def _of_floor(view: RunView) -> str:

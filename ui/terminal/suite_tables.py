@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.graphs.run_view.events import (
-    STATUS,
     CandidateWritten,
     Event,
     RegionSearched,
@@ -34,6 +33,7 @@ from kernelwright.graphs.suite.figures import sound
 from kernelwright.graphs.suite.outcome import BESIDE
 from kernelwright.tools.types import IN_MODE
 from kernelwright.tools.types.run import BestSummary
+from kernelwright.tools.types.speed_words import STATUS
 from kernelwright.ui.terminal.output import remarks
 
 NOTHING = "-"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from kernelwright.graphs.run_view.events import CandidateWritten
 from kernelwright.graphs.search.context import SearchContext
-from kernelwright.graphs.search.judging import Best, judge, screened_ms, settle
+from kernelwright.graphs.search.judging import Best, judge_in_time, screened_ms, settle
 from kernelwright.graphs.search.options.run_terms import calls_otherwise, compositions_of
 from kernelwright.tools.archive import Standing, ranked
 from kernelwright.tools.candidates.plan import library_calls
@@ -127,10 +127,14 @@ async def call_otherwise(context: SearchContext, best: Best, round: int) -> Best
             break
         if made.id not in {item.candidate.id for item in archive.candidates()}:
             _written(context, made, round)
-        screened = await judge(context, made, "screen", round)
+        screened = await judge_in_time(context, made, "screen", round)
+        if screened is None:
+            break
         own_ms = screened_ms(context, candidate) if candidate.id != made.id else None
         if _is_ahead(screened, own_ms):
-            precise = await judge(context, made, "precise", round)
+            precise = await judge_in_time(context, made, "precise", round)
+            if precise is None:
+                break
             best = settle(context, made, precise, best, round)
     return best
 

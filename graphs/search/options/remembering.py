@@ -65,7 +65,7 @@ def keep_memories(archive: Archive, task: Task, hardware: Hardware, profile: Sea
     except BROKEN as error:
         log.warning("the library of kernels cannot be read: %s", error)
         return
-    if found.items:
+    if found.items or found.notes:
         archive.record_term(_TERM, found.model_dump_json())
     if found.alone:
         # What is known of the whole stands for its regions too.
@@ -162,6 +162,7 @@ def _kept(
         coverage=found.coverage,
         precision=found.precision,
         certified=certified,
+        outcome=evaluation.claim.outcome if evaluation.claim is not None else "",
         seconds=record.profile.seconds,
         conditions=hardest.conditions,
     )

@@ -299,6 +299,10 @@ def kept_choice(archive: Archive) -> KeptChoice | None:
 class Decisions(Protocol):
     """Decides things once."""
 
+    def known(self, key: str) -> str | None:
+        """What was decided under that key; None where nothing was."""
+        ...
+
     def once(self, key: str, now: Callable[[], str]) -> str:
         """What was decided under that key; `now` decides it if nothing was."""
         ...
@@ -311,14 +315,22 @@ class KeptDecisions:
         self._archive = archive
         self._known: dict[str, str] | None = None
 
+    def known(self, key: str) -> str | None:
+        """See the protocol."""
+        return self._all().get(key)
+
     def once(self, key: str, now: Callable[[], str]) -> str:
         """See the protocol; what is decided is durable before anyone acts upon it."""
+        known = self._all()
+        if key not in known:
+            known[key] = now()
+            self._archive.record_decision(key, known[key])
+        return known[key]
+
+    def _all(self) -> dict[str, str]:
         if self._known is None:
             self._known = dict(self._archive.decisions())
-        if key not in self._known:
-            self._known[key] = now()
-            self._archive.record_decision(key, self._known[key])
-        return self._known[key]
+        return self._known
 
 
 class PastDecisions:
@@ -326,6 +338,10 @@ class PastDecisions:
 
     def __init__(self, past: Mapping[str, str]) -> None:
         self._past = past
+
+    def known(self, key: str) -> str | None:
+        """See the protocol."""
+        return self._past.get(key)
 
     def once(self, key: str, now: Callable[[], str]) -> str:
         """See the protocol; never decides anything anew.

@@ -6,6 +6,7 @@ from kernelwright.agents.coder.coder import CoderRequest, Failure
 from kernelwright.agents.llm.client import LLMError
 from kernelwright.agents.roles import StartingCoder
 from kernelwright.agents.shared.facts import Start, Steering
+from kernelwright.tools.codegen.library.plan_check import PlanError
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.types import Candidate, Evaluation, StrategyVersion, Verdict, Verification
 
@@ -260,3 +261,31 @@ async def test_no_answer_whatever_it_holds_is_more_than_a_note(
     written = await coder.write(coder_request)
     assert written.candidates == ()
     assert written.notes
+
+
+async def test_what_rules_would_have_shown_and_cannot_assemble_is_noted(
+    make_coder: MakeCoder, coder_request: CoderRequest, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coder, client = make_coder(answer)
+
+    def draft(self: object, choices: object) -> None:
+        raise PlanError("the plan cannot be assembled: in forward, `y = x` names y twice")
+
+    monkeypatch.setattr(type(coder._repertoire), "draft", draft)
+    written = await coder.write(coder_request)
+    assert len(written.candidates) == 1
+    (note,) = written.notes
+    assert note.startswith("what built-in expertise would write could not be written: the plan")
+    assert "`playbook`" not in texts(client.asked[0])
+
+
+async def test_a_choice_that_fits_nothing_is_no_news(
+    make_coder: MakeCoder, coder_request: CoderRequest, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coder, _ = make_coder(answer)
+
+    def draft(self: object, choices: object) -> None:
+        raise ValueError("the strategy does not fit")
+
+    monkeypatch.setattr(type(coder._repertoire), "draft", draft)
+    assert (await coder.write(coder_request)).notes == ()

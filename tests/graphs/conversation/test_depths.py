@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kernelwright.agents.assistant.types import SetBudget, StartSearch
 from kernelwright.graphs.conversation.background.task_card import TaskCard, cost_words, offers
-from kernelwright.graphs.conversation.budgets import Outlook, beyond, budgeted
+from kernelwright.graphs.conversation.budgets import Outlook, _said_of, beyond, budgeted
 from kernelwright.graphs.search.pace import DEPTHS, Pace, Spent, Took
 from kernelwright.profiles.load import search_profile
 
@@ -45,3 +45,12 @@ def test_seconds_that_are_named_in_the_chat_hold_everything_until_they_are_taken
         back = budgeted(replace(outlook, profile=named), SetBudget(lift=("seconds",)), 0, 0.0)
         assert back == quick
     assert budgeted(outlook, SetBudget(rounds=9), 0, 0.0).seconds_hold == "certification"
+
+
+def test_a_cap_that_is_over_already_says_that_nothing_is_certified() -> None:
+    running = Outlook("running", search_profile("quick"), spent=Spent(12.0, 20.0))
+    said = _said_of("seconds", 15.0, running, 0, None)
+    assert said.endswith(
+        "20 s spent so far. That is over: nothing more begins, and nothing is certified."
+    )
+    assert _said_of("seconds", 40.0, running, 0, None).endswith("20 s spent so far.")

@@ -2,9 +2,10 @@
 
 import pytest
 
-from kernelwright.graphs.gradients.search import none_correct, shares
+from kernelwright.graphs.gradients.search import none_correct, shares, step_share
 from kernelwright.profiles.load import search_profile
 from kernelwright.tools.types import Verdict, Verification
+from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.training import TrainingSummary
 
 
@@ -53,3 +54,14 @@ def test_where_no_candidate_serves_the_judge_says_why():
         "none of 2 candidates for the backward is correct, the first wrong result: result 3 is off "
         "by 7 times"
     )
+
+
+def test_a_step_has_what_its_forward_left_of_the_seconds_that_a_person_named():
+    named = search_profile("standard").limited(seconds=60.0)
+    _, share = shares(named)
+    ended = Summary.model_construct(seconds=25.0)
+    assert step_share(named, share, ended).seconds == pytest.approx(35.0)
+    assert step_share(named, share, Summary.model_construct(seconds=75.0)).seconds == 1.0
+    usual = search_profile("standard")
+    _, share = shares(usual)
+    assert step_share(usual, share, ended) == share

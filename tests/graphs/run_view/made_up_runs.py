@@ -212,7 +212,7 @@ def summed(view: RunView) -> Summary:
         run="r",
         task=TaskSummary(name="softmax", inputs=(), bytes=1000, flops=2000, floor_ms=0.3),
         hardware=HardwareSummary(name="Test CPU", kind="cpu"),
-        status=status(winner, view.standings),
+        status=status(winner, view.standings, view.baselines),
         baselines={},
         best=best_summary(winner, view.baselines, 0.3) if winner else None,
         candidates=view.counts,

@@ -88,8 +88,11 @@ def test_a_branch_on_values_leaves_the_other_blocks_to_be_traced(branch):
     ]
     (why,) = task.untraced
     assert (why.path, why.kind) == ("blocks.1", "Gated")
-    assert "values of tensors (line 14 of model.py)" in why.why
+    assert "values of tensors at model.py:14" in why.why
     assert any("cannot be traced as a whole" in words for words in task.warnings)
+    assert any(
+        "depends on the values of tensors at model.py:14" in words for words in task.warnings
+    )
     assert Task.model_validate_json(task.model_dump_json()) == task
 
 

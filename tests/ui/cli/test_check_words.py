@@ -45,3 +45,11 @@ def test_people_read_it_in_plain_words(capsys):
     said = capsys.readouterr().out
     for words in ("NO at 1e-04", "this shape only", "ranked apart", "denormal inputs", "server"):
         assert words in said
+
+
+def test_a_reader_is_told_what_the_comparisons_come_to(capsys):
+    tell(result_of(EVALUATION, Baselines(items=())), EVALUATION)
+    assert (
+        "speed: it is not shown to be faster than every PyTorch baseline: no faster than eager"
+        in (capsys.readouterr().out)
+    )

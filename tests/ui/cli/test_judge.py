@@ -1,8 +1,13 @@
 """Candidates that a person wrote, however they are laid out."""
 
+import hashlib
+import json
+
 import pytest
 
 from kernelwright.tools.candidates import ContractError
+from kernelwright.tools.languages import new_candidate
+from kernelwright.ui.cli.check import task_of
 from kernelwright.ui.cli.judge import read_candidate, read_start
 from kernelwright.ui.complaints import Complaint
 
@@ -99,3 +104,45 @@ def test_cuda_that_a_python_file_compiles_is_a_kernel_to_start_from(tmp_path):
     start = read_start(tmp_path / "answer.py")
     assert (start.language, start.plan, start.name) == ("cuda", "", "answer.py")
     assert start.kernel.startswith("__global__ void k")
+
+
+def exported(folder, *, kernel=KERNEL, plan=PLAN):
+    """What a folder of an export holds, as far as it is read again."""
+    made = new_candidate("cpp", kernel, plan, origin="playbook")
+    files = {"module.py": "...", "kernel.cpp": kernel, "reference.py": "class Model: ...\n"}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    evidence = {
+        "kernelwright": "1",
+        "task": {"name": "twice", "entry": "Twice", "input_override": ["3:float32"]},
+        "candidate": made.model_dump(mode="json"),
+        "files_sha256": {n: hashlib.sha256(t.encode()).hexdigest() for n, t in files.items()},
+    }
+    (folder / "evidence.json").write_text(json.dumps(evidence))
+    return made
+
+
+def test_an_exports_folder_is_the_candidate_that_was_exported_and_knows_its_task(tmp_path):
+    made = exported(tmp_path)
+    assert read_candidate(tmp_path) == made
+    assert read_start(tmp_path).plan == PLAN
+    own = task_of(tmp_path)
+    assert own.file == tmp_path / "reference.py"
+    assert (own.entry, own.inputs) == ("Twice", ("3:float32",))
+    assert task_of(tmp_path / "kernel.cpp") is None
+
+
+def test_an_export_that_was_changed_is_not_judged_by_what_it_was(tmp_path):
+    exported(tmp_path)
+    (tmp_path / "kernel.cpp").write_text(KERNEL.replace("{}", "{ y[0] = 1; }"))
+    with pytest.raises(Complaint, match=r"was changed since it was exported \(kernel.cpp\)"):
+        read_candidate(tmp_path)
+    (tmp_path / "evidence.json").write_text("{")
+    with pytest.raises(Complaint, match="cannot be read; export the run again"):
+        read_candidate(tmp_path)
+
+
+def test_an_exports_plan_keeps_to_the_contract_as_any_other(tmp_path):
+    exported(tmp_path, plan="import os\n" + PLAN)
+    with pytest.raises(ContractError):
+        read_candidate(tmp_path)

@@ -48,3 +48,23 @@ def test_a_file_of_something_else_is_refused_in_a_sentence(
     assert "line 1 is no kernel of a library" in capsys.readouterr().err
     assert run(["memory", "merge", str(tmp_path / "none"), "--run-dir", str(tmp_path)]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("told", "looked"),
+    [
+        ({"outcome": "faster"}, "certified"),
+        ({"outcome": "not settled"}, "certified, not settled"),
+        ({"outcome": "slower alone", "certified": False}, "precise, slower alone"),
+        ({"ci95": (1.6, 2.4)}, "certified, not settled"),  # of a library that kept no more
+        ({"ratio": 1.0, "ci95": (0.99, 1.01)}, "certified, not distinguishable"),
+    ],
+)
+def test_a_kernel_that_is_not_shown_to_be_faster_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], told: dict[str, object], looked: str
+) -> None:
+    proof = KEPT.proof.model_copy(update=told)
+    KernelLibrary(tmp_path).keep([KEPT.model_copy(update={"proof": proof})])
+    assert run(["memory", "show", "--run-dir", str(tmp_path)]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "compile" in line)
+    assert [cell.strip() for cell in line.split("  ") if cell.strip()][-2] == looked

@@ -17,7 +17,7 @@ def whole(recording):
 def drawn(view):
     progress = LiveProgress(io.StringIO())
     progress.view = view
-    console = Console(file=io.StringIO(), width=100)
+    console = Console(file=io.StringIO(), width=120)
     console.print(progress._draw())
     return console.file.getvalue()
 
@@ -78,7 +78,7 @@ def test_lines_tell_the_story_without_a_terminal(recording):
     said = stream.getvalue()
     assert "baselines: eager 12.4 ms, compile 8.900 ms, max-autotune could not run" in said
     assert (
-        "best so far v3 6.200 ms (precise), 1.44x the best baseline, 50% of the floor: wider"
+        "best so far v3 6.200 ms (precise), 1.44x the best baseline, not settled, 50% of the floor"
         in said
     )
     assert "round 2 done: 3 judged, 2 correct; stopping: nothing improved" in said

@@ -1,8 +1,9 @@
 """Which kernels and library operators run, and how much of the work a candidate's own kernels do.
 
-`dispatched` lists what PyTorch really runs: torch.profiler watches a forward after others have
-warmed the caches. On a GPU its activity records name the kernels; on the host the operators are
-listed by the time they take themselves, and those that only make views or memory are left out.
+`dispatched` lists what PyTorch really runs: torch.profiler watches several forwards, one by one,
+after others have warmed the caches. On a GPU its activity records name the kernels; on the host the
+operators are listed by the time they take themselves, and those that only make views or memory are
+left out.
 
 `coverage` tells who does a candidate's work, its own kernels or the library's operators, with a
 label for it. Every launch of the candidate's and every torch operator that its plan causes is timed
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Protocol
 
 import torch
@@ -37,22 +39,61 @@ _NO_WORK = words(
 )
 
 
+# Forwards that are watched are no more than this, nor begun after so many seconds.
+_RUNS_MAX, _RUNS_S = 9, 2.0
+# Forwards before them; of one that takes longer than all of that time the first is enough.
+_WARM_UPS = 3
+
+
 def dispatched(
-    forward: Callable[[], object], device: str, *, warm_ups: int = 2
-) -> tuple[Dispatched, ...]:
-    """What one forward runs on the device, the slowest first."""
-    for _ in range(warm_ups):
+    forward: Callable[[], object], device: str, *, seconds: float = _RUNS_S
+) -> tuple[tuple[Dispatched, ...], int]:
+    """What one forward runs on the device, the slowest first; medians of so many forwards.
+
+    They are warmed up, by one forward at least, and begun for no longer than `seconds`.
+    """
+    drain: Callable[[], object] = (
+        torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    )
+    start = time.monotonic()
+    for _ in range(_WARM_UPS):
         forward()
+        drain()
+        if time.monotonic() - start > seconds:
+            break
+    runs, start = [_watched(forward, device, drain)], time.monotonic()
+    while len(runs) < _RUNS_MAX and time.monotonic() - start < seconds:
+        runs.append(_watched(forward, device, drain))
+    return _largest(_medians(runs)), len(runs)
+
+
+def _watched(
+    forward: Callable[[], object], device: str, drain: Callable[[], object]
+) -> list[Dispatched]:
+    """What a single forward runs."""
     on_gpu = device.startswith("cuda")
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    if on_gpu:
-        torch.cuda.synchronize()
     with profile(activities=activities) as watched:
         forward()
-        if on_gpu:
-            torch.cuda.synchronize()
+        drain()
     events = watched.key_averages()
-    return _largest(_on_gpu(events) if on_gpu else _on_host(events))
+    return _on_gpu(events) if on_gpu else _on_host(events)
+
+
+def _medians(runs: Sequence[Sequence[Dispatched]]) -> list[Dispatched]:
+    """What most forwards ran, each with its middle time and count."""
+    by_name: dict[str, list[Dispatched]] = {}
+    for item in (item for run in runs for item in run):
+        by_name.setdefault(item.name, []).append(item)
+    return [
+        Dispatched(
+            name=name,
+            calls=round(median(item.calls for item in found)),
+            time_ms=median(item.time_ms for item in found),
+        )
+        for name, found in by_name.items()
+        if 2 * len(found) > len(runs)
+    ]
 
 
 def _on_gpu(events: Iterable[FunctionEventAvg]) -> list[Dispatched]:

@@ -90,12 +90,15 @@ class Comparing:
         self._rules = request.rules
         self._replayed: Timed | None = None
         self._captured = False  # whether that was tried
+        self._share_s = inf  # of the time that is left, of the present comparison
         self.failed: list[str] = []
 
     def compare(self, call: Timed) -> tuple[Comparison, ...]:
         """Against every baseline that can be made here, in turns."""
         found: list[Comparison] = []
-        for name in self._hardest_first():
+        hardest = self._hardest_first()
+        for number, name in enumerate(hardest):
+            self._share_s = self._left_s() / (len(hardest) - number)
             if (baseline := self._baseline(name)) is None:
                 continue
             try:
@@ -117,14 +120,25 @@ class Comparing:
             name,
             baseline,
             replayed or call,
-            seconds=self._steps.seconds,
+            seconds=min(self._steps.seconds, self._share_s),
             notes=(*remarks, *_plain(name, replayed)),
             noise=self._noise,
             beyond=min((item.ci95_high for item in found), default=inf),
-            patience_s=self._rules.settle_max_s if self._request.effort == "certify" else 0.0,
+            patience_s=self._patience_s,
         )
         compared = compared.model_copy(update={"as_graph": replayed is not None})
         return beside_fastest(compared, self._fastest_ms(name))
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a finalist's pairs go on where they settle nothing."""
+        certifies = self._request.effort == "certify"
+        return min(self._rules.settle_max_s, self._share_s) if certifies else 0.0
+
+    def _left_s(self) -> float:
+        """Seconds that are left for comparing; `inf` where nothing ends it."""
+        until_s = self._request.until_s
+        return inf if until_s is None else max(0.0, until_s - time.monotonic())
 
     def _fastest_ms(self, name: str) -> float | None:
         """The least that the baseline was seen to take, where a compiler draws its settings."""
@@ -202,6 +216,9 @@ class Comparing:
         if self._request.effort != "certify" or known is None:
             return ()
         if self._rules.is_brief:
+            return ()
+        if not self._left_s():
+            self.failed.append("its times under other loads: there was no time left for them")
             return ()
         if self._rules.evidence == "library":
             return tuple(filter(None, map(partial(self._served, call), self._rivals())))

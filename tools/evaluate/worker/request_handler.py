@@ -249,13 +249,13 @@ class RequestHandler:
         needs = None
         try:
             needs = needs_of(task, hardware, rules)
-            kernels = self._at(task, hardware, rules, request.seed).dispatched()
+            kernels, runs = self._at(task, hardware, rules, request.seed).dispatched()
         except (RefusedError, MemoryError, RuntimeError) as error:
             words = " ".join(str(error).split())[:300] or "out of memory"
             return DispatchSeen(needs=needs, failure=words)
         finally:
             self.retire = poisoned(hardware.kind)
-        return DispatchSeen(kernels=kernels, needs=needs)
+        return DispatchSeen(kernels=kernels, runs=runs, needs=needs)
 
     def _backward(self, request: BackwardRequest) -> BackwardSeen:
         task, hardware, rules = request.task, request.hardware, request.rules

@@ -79,7 +79,7 @@ class Steps:
 
 
 # Longer forwards are watched cold, or not at all.
-_LONG_S, _PATIENCE_S = 0.3, 20.0
+_PATIENCE_S = 20.0
 
 
 class TaskRuntime:
@@ -134,8 +134,8 @@ class TaskRuntime:
         """What the audit's experiments found: badges, and notes on what was left out."""
         return find(self.runtime)
 
-    def dispatched(self) -> tuple[Dispatched, ...]:
-        """What PyTorch runs on the device for one forward.
+    def dispatched(self) -> tuple[tuple[Dispatched, ...], int]:
+        """What PyTorch runs on the device for one forward, and of how many that is the median.
 
         Raises:
             RefusedError: one forward would take too long to wait for.
@@ -144,10 +144,7 @@ class TaskRuntime:
         if seconds > _PATIENCE_S:
             raise refuse(f"one forward would take about {seconds:.0f} s here")
         arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "dispatch")))
-        warm_ups = 2 if seconds < _LONG_S else 0
-        return dispatched(
-            lambda: self.runtime.own(arguments), self.runtime.device, warm_ups=warm_ups
-        )
+        return dispatched(lambda: self.runtime.own(arguments), self.runtime.device)
 
     def outline(self) -> Outline:
         """The forward operator by operator, as eager PyTorch runs it, with times.

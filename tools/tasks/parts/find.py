@@ -16,12 +16,9 @@ parts that bake tensors in, and shared ones whose calls differ.
 from __future__ import annotations
 
 import copy
-import os
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import fx, nn
@@ -36,7 +33,7 @@ from kernelwright.tools.tasks.convert import (
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced, check_outputs
 from kernelwright.tools.tasks.random_draws import random_operators
-from kernelwright.tools.tasks.refusals import of_python
+from kernelwright.tools.tasks.refusals import user_line
 from kernelwright.tools.types import (
     Graph,
     ListArg,
@@ -199,15 +196,9 @@ def _why_untraced(module: nn.Module, arguments: Sequence[torch.Tensor]) -> str:
         part_graph(module, arguments, "p_", ())
     except RefusedError as refused:
         said = refused.refusal.sentence.rstrip(".").removesuffix("; not supported")
-        return f"{said}{_where(refused.__cause__)}"
+        line = user_line(refused.__cause__)
+        return f"{said} ({line})" if line and line not in said else said
     return ""
-
-
-def _where(error: BaseException | None) -> str:
-    """The user's last line on the way to an error."""
-    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    own = [frame for frame in frames if not of_python(frame.filename) and os.sep in frame.filename]
-    return f" (line {own[-1].lineno} of {Path(own[-1].filename).name})" if own else ""
 
 
 @dataclass(frozen=True)

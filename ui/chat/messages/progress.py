@@ -28,8 +28,10 @@ from kernelwright.graphs.run_view.events import (
     tokens,
     waiting_words,
 )
+from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import (
     Figure,
+    caution,
     compared_words,
     device_words,
     headline,
@@ -37,7 +39,7 @@ from kernelwright.graphs.run_view.figures import (
 )
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.types.run import BestSummary, Summary
-from kernelwright.tools.types.run import Status as RunStatus
+from kernelwright.tools.types.speed_words import BRIEF
 from kernelwright.ui.chat.messages.lines import Button, Line, Sheet, id_of
 from kernelwright.ui.chat.messages.plots import roofline, trajectory
 from kernelwright.ui.chat.messages.safe import table, text
@@ -115,17 +117,6 @@ def _next(summary: Summary) -> tuple[Button, ...]:
     return (*again, TAKE, REPORT, EXPLAIN, CONTINUE)
 
 
-# What a search that brought nothing faster is called in the list of conversations.
-_ENDS: dict[RunStatus, str] = {
-    "faster_than_eager": "faster than eager only",
-    "not_settled": "not settled",
-    "no_improvement": "not faster",
-    "nothing_correct": "nothing correct",
-    "timed_out": "judging ran out of time",
-    "failed": "failed",
-}
-
-
 def conversation_name(file: str, view: RunView | None) -> str:
     """What a conversation is called: `softmax.py: 1.42x on H200`; "" while there is no file."""
     if not file or view is None or not view.hardware:
@@ -133,12 +124,11 @@ def conversation_name(file: str, view: RunView | None) -> str:
     device, figure = device_words(view.hardware), view.best_figure
     if view.summary is None:
         return f"{file} on {device}"
-    if view.summary.status in _ENDS:
-        return f"{file}: {_ENDS[view.summary.status]} on {device}"
+    if view.summary.status in BRIEF:
+        return f"{file}: {BRIEF[view.summary.status]} on {device}"
     if figure is None or figure.over_best is None:
         return f"{file}: {view.summary.status} on {device}"
-    label = "" if figure.label == "certified" else f" ({figure.label})"
-    return f"{file}: {ratio(figure.over_best)}{label} on {device}"
+    return f"{file}: {ratio(figure.over_best)}{caution(figure.label, figure.outcome)} on {device}"
 
 
 def _buttons(state: str, view: RunView) -> tuple[Button, ...]:
@@ -190,7 +180,7 @@ def _times(view: RunView) -> str:
 def _of_best(view: RunView) -> str:
     if view.best_figure is None:
         return "nothing correct yet"
-    parts = [view.best_figure.words]
+    parts = [view.best_words]
     if view.floor_ms:
         parts.append(of_floor(view.floor_fraction))
     return ", ".join(parts)
@@ -223,6 +213,8 @@ def _card(summary: Summary, view: RunView) -> str:
     parts.append(_profiled(view))
     if best is not None:
         parts += [table(("", ""), _rows(summary, best, view)), _unverified(best, view)]
+    elif failed := failure_lines(view):
+        parts.append("\n".join(f"- {text(view.with_names(words))}" for words in failed))
     made = summary.candidates
     parts.append(
         f"{made.written} written, {made.compiled} compiled, {made.correct} correct, {made.timed} "
@@ -308,8 +300,7 @@ def _brought(number: int, view: RunView) -> str:
 
 def short(figure: Figure) -> str:
     """Figures where there is little room: `8.100 ms precise, 1.10x`."""
-    over = f", {ratio(figure.over_best)}" if figure.over_best else ""
-    return f"{figure.time}{over}"
+    return figure.brief
 
 
 def _list_status(state: str) -> str:

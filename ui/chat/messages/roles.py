@@ -31,10 +31,11 @@ from kernelwright.graphs.run_view.events import (
     ratio,
     seconds,
 )
-from kernelwright.graphs.run_view.figures import Figure, doubt, in_words, settings_words
+from kernelwright.graphs.run_view.figures import Figure, in_words, settings_words
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.profile import by_importance
 from kernelwright.tools.types import Candidate, Evaluation, Evidence, Idea, Rank, Verdict
+from kernelwright.tools.types.speed_words import doubt
 from kernelwright.ui.chat.messages.lines import Line
 from kernelwright.ui.chat.messages.safe import fence, inline, paragraphs, table, text
 from kernelwright.ui.terminal.output import (
@@ -154,8 +155,7 @@ def _outcome(tried: CandidateView, view: RunView) -> str:
     figure = view.figure_of(tried)
     if figure is None:
         return "correct, not timed"
-    over = f", {ratio(figure.over_best)}" if figure.over_best else ""
-    return f"{figure.time}{over}{_place(tried, view)}"
+    return f"{figure.brief}{_place(tried, view)}"
 
 
 def _place(tried: CandidateView, view: RunView) -> str:

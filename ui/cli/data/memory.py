@@ -15,6 +15,7 @@ from kernelwright.tools.memory import (
     library_path,
     read_lines,
 )
+from kernelwright.tools.types.speed_words import looked_words
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import console
 
@@ -83,19 +84,25 @@ def _broken(home: Path, error: Exception) -> Complaint:
     )
 
 
+def _looked_at(item: Kept) -> str:
+    """How closely, and what keeps its ratio from being a claim; a merged one's is not known."""
+    if item.merged and not item.proof.certified:
+        return "not yet here"
+    return looked_words("certified" if item.proof.certified else "precise", item.outcome)
+
+
 def _table(every: tuple[Kept, ...]) -> Table:
     table = Table(box=None, header_style="dim")
     for name in ("kernel", "device", "time", "vs baseline", "looked at", "from"):
         table.add_column(name)
     for item in every:
         proof = item.proof
-        looked = "certified" if proof.certified else "not yet here" if item.merged else "precise"
         table.add_row(
             one_line(item.what, 60),
             one_line(item.device, 32),
             milliseconds(proof.median_ms),
             f"{ratio(proof.ratio)} {proof.baseline}",
-            looked,
+            _looked_at(item),
             one_line(item.where, 40),
         )
     return table

@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelwright.graphs.run_view import story as stories
-from kernelwright.graphs.run_view.events import STATUS, count, one_line, plain
+from kernelwright.graphs.run_view.events import count, one_line, plain
 from kernelwright.graphs.run_view.figures import device_words, summed_up
 from kernelwright.tools.archive import Archive, RunInfo
 from kernelwright.tools.types import Call
+from kernelwright.tools.types.speed_words import STATUS
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import answered_by, by_role, console, spending
 

@@ -1,5 +1,6 @@
 """The audit's experiments, each on a task that earns the badge and on an honest look-alike."""
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -201,18 +202,42 @@ async def test_the_executor_hands_on_badges_and_what_runs(executor, write):
     assert task.warnings[0] == task.badges[0].words
     seen = await executor.dispatch(task)
     assert any(item.name in ("aten::mm", "aten::addmm") for item in seen.kernels)
+    assert seen.runs > 1
     assert seen.needs is not None
     assert seen.needs.judge_bytes >= seen.needs.least_bytes
 
 
 def test_what_pytorch_runs_is_listed_with_times():
     x = torch.randn(256, 256)
-    seen = dispatched(lambda: torch.softmax(x @ x, -1), "cpu")
+    seen, runs = dispatched(lambda: torch.softmax(x @ x, -1), "cpu")
+    assert runs > 1
     names = [item.name for item in seen]
     assert any(name in ("aten::mm", "aten::_softmax") for name in names)
     assert "aten::view" not in names
     assert all(item.time_ms > 0 and item.calls >= 1 for item in seen)
     assert [item.time_ms for item in seen] == sorted((i.time_ms for i in seen), reverse=True)
+
+
+def test_what_pytorch_runs_is_timed_warm_and_several_times_but_not_for_ever():
+    calls = []
+
+    def forward():
+        calls.append(None)
+        if len(calls) == 1:
+            time.sleep(0.2)  # a first call, which loads and compiles
+        return torch.exp(torch.ones(64, 64) * len(calls))
+
+    seen, runs = dispatched(forward, "cpu")
+    assert runs == 9
+    assert len(calls) == 3 + 9
+    (exp,) = (item for item in seen if item.name == "aten::exp")
+    assert exp.calls == 1
+    calls.clear()
+    _, runs = dispatched(forward, "cpu", seconds=0.1)
+    assert runs >= 1
+    assert len(calls) == 1 + runs  # the first took all the time for warming up
+    _, runs = dispatched(lambda: time.sleep(0.05), "cpu", seconds=0.0)
+    assert runs == 1
 
 
 def test_a_task_that_cannot_fit_is_refused_with_the_numbers(made, cpu):

@@ -1,5 +1,6 @@
 """A candidate beside baselines that fail, and beside graphs where it cannot be captured as one."""
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -33,7 +34,11 @@ def comparing(eager: Callable[[object], object], compiled: Callable[[object], ob
         baselines=SimpleNamespace(get=made.__getitem__, fastest={}),
     )
     request = SimpleNamespace(
-        rules=Rules(), compare_to=("eager", "compile"), baselines=None, effort="precise"
+        rules=Rules(),
+        compare_to=("eager", "compile"),
+        baselines=None,
+        effort="precise",
+        until_s=None,
     )
     nothing = lambda *_, **__: nullcontext()  # noqa: E731
     steps = SimpleNamespace(say=nothing, begin=nothing, candidate_runs=nothing, seconds=0.1)
@@ -97,7 +102,7 @@ def beside_graphs(captured: Callable[[object], object] | None, captures: list[ob
         items=(), noise=0.0, best=SimpleNamespace(name="graph"), named=lambda name: None
     )
     found._request = SimpleNamespace(
-        rules=Rules(), compare_to=GRAPHED, baselines=known, effort="certify",
+        rules=Rules(), compare_to=GRAPHED, baselines=known, effort="certify", until_s=None,
         candidate=SimpleNamespace(mode="eager"),
     )  # fmt: skip
     return found, candidates, said
@@ -141,3 +146,47 @@ def test_what_is_a_graph_itself_competes_as_one_with_every_baseline():
     found.compare(works)
     assert captures == []
     assert said["graph"] == ()
+
+
+def hurried(left_s: float | None, lasts_s: float = 0.0):
+    """Comparing a finalist that is to end in so many seconds: what each comparison was given."""
+    given: list[tuple[float, float]] = []
+
+    def compare(name, baseline, candidate, *, seconds, patience_s=0.0, **_):
+        given.append((seconds, patience_s))
+        time.sleep(lasts_s)
+        return Comparison.model_construct(
+            baseline=name, ci95_high=2.0, candidate_ms=1.0, baseline_ms=2.0, ratio=2.0, clock="wall"
+        )
+
+    found, _ = comparing(works, works)
+    found._task_runtime.harness.compare = compare
+    found._task_runtime.remark = lambda name: ""
+    known = SimpleNamespace(
+        items=(), noise=0.0, best=SimpleNamespace(name="eager"), named=lambda name: None
+    )
+    found._request = SimpleNamespace(
+        rules=Rules(), compare_to=("eager", "compile"), baselines=known, effort="certify",
+        until_s=None if left_s is None else time.monotonic() + left_s,
+        candidate=SimpleNamespace(mode="eager"),
+    )  # fmt: skip
+    found._steps.seconds = 2.5
+    return found, given
+
+
+def test_a_finalists_comparisons_share_what_is_left_of_the_time():
+    found, given = hurried(None)
+    found.compare(works)
+    assert given == [(2.5, 8.0), (2.5, 8.0)]
+    found, given = hurried(2.0, lasts_s=0.5)
+    found.compare(works)
+    assert given[0] == pytest.approx((1.0, 1.0), abs=0.1)
+    assert given[1] == pytest.approx((1.5, 1.5), abs=0.1)  # the first left more than its share
+
+
+def test_what_had_no_time_left_is_said_to_be_missing():
+    found, given = hurried(-1.0)
+    found.compare(works)
+    assert given == [(0.0, 0.0), (0.0, 0.0)]
+    assert found.modes(works) == ()
+    assert found.failed == ["its times under other loads: there was no time left for them"]

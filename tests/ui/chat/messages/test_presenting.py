@@ -62,7 +62,8 @@ def test_a_round_is_open_while_it_goes_on_and_closed_with_its_result(recording):
     over = told(events).lines["round:1"]
     assert not over.open
     assert over.ended_at is not None
-    assert over.name == "Round 1: best 8.100 ms (precise), 1.10x the best baseline"
+    words = "Round 1: best 8.100 ms (precise), 1.10x the best baseline, not settled"
+    assert over.name == words
 
 
 def test_events_that_are_told_again_change_nothing(recording):
@@ -149,8 +150,10 @@ def test_lines_of_before_say_who_leads_now(recording):
     events = recording().events("r")
     assert "best so far" in named(told(events[:7]), "v1").name
     run = told(events)
-    assert named(run, "v1 by").name == "v1 by the coder: 8.100 ms (precise), 1.10x, led for a time"
-    assert named(run, "v3 by").name.endswith("(LANES 16): 6.200 ms (precise), 1.44x, best")
+    words = "v1 by the coder: 8.100 ms (precise), 1.10x, not settled, led for a time"
+    assert named(run, "v1 by").name == words
+    words = "(LANES 16): 6.200 ms (precise), 1.44x, not settled, best"
+    assert named(run, "v3 by").name.endswith(words)
     assert not any("best so far" in f"{line.name} {line.words}" for line in run.lines.values())
     names = " ".join(line.name for line in run.lines.values())
     assert not any(id in names for id in run.view.candidates)

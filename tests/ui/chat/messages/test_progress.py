@@ -74,7 +74,7 @@ def test_tasks_are_rounds_and_the_stage_of_the_present_one(recording):
     assert found["status"] == "Searching"
     titles = [(task["title"], task["status"]) for task in found["tasks"]]
     assert titles[0] == ("Time PyTorch itself", "done")
-    assert titles[1] == ("Round 1: 8.100 ms (precise), 1.10x", "done")
+    assert titles[1] == ("Round 1: 8.100 ms (precise), 1.10x, not settled", "done")
     assert titles[2][0].startswith("Round 2: ")
     assert titles[2][1] == "running"
 
@@ -167,7 +167,7 @@ def test_the_profilers_most_important_sentence_stands_in_both_cards(recording, b
     [
         ("softmax.py", 0, "softmax.py"),
         ("softmax.py", 7, "softmax.py on Test"),
-        ("softmax.py", None, "softmax.py: 1.44x (precise) on Test"),
+        ("softmax.py", None, "softmax.py: 1.44x (precise, not settled) on Test"),
         ("", None, ""),
     ],
 )
@@ -191,6 +191,6 @@ def test_a_result_that_settled_nothing_offers_to_be_measured_again(recording):
     view = folded((*events[:-1], unsettled))
     card = result(Told(run="r", seq=99, event=unsettled), view)
     assert card.buttons[0].label == "Measure again"
-    assert card.words.startswith("**Not settled: measure again**")
+    assert card.words.startswith("**Not settled: measure again (")
     settled = result(Told(run="r", seq=99, event=done), folded(events))
     assert "Measure again" not in [button.label for button in settled.buttons]

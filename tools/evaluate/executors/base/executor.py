@@ -249,6 +249,13 @@ class Executor(ABC):
         """Whether candidates are from now on compared with eager PyTorch and nothing else."""
         return
 
+    def hurry(self, until_s: float | None) -> None:
+        """Nothing that is certified from now on shall last beyond that; None lets it last.
+
+        It is a moment on the clock of `time.monotonic`. What had no time is said to be missing.
+        """
+        return
+
     # What a remote device is asked with.
 
     def attach(self, run: str, folder: Path) -> None:

@@ -8,7 +8,7 @@ can be read.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kernelwright.tools.evaluate.executors.local.baselines import KnownBaselines
@@ -101,19 +101,35 @@ _LEFT_OUT = (
 )
 
 
-def _in_a_grid(found: Evaluation) -> Evaluation:
-    """One of many shapes', which says what was left out."""
+def _without(found: Evaluation, *missing: str) -> Evaluation:
+    """The same, which says what else was not looked at; of what is wrong nobody asks."""
+    if found.verdict is not Verdict.CORRECT:
+        return found
     checked = found.verification
-    told = (*checked.not_verified, *_LEFT_OUT)
+    told = (*checked.not_verified, *missing)
     return found.model_copy(
         update={"verification": checked.model_copy(update={"not_verified": told})}
     )
 
 
+# What is looked at behind a finalist's comparisons has this share of the time, and no more than so
+# many seconds: on two cores other loads, other shapes and the sanitizer took 3 to 5 s.
+_BEHIND_SHARE, _BEHIND_S = 0.3, 5.0
+_NO_SHAPES = "other shapes: there was no time left for them"
+_NO_SANITIZER = "memory errors and races: there was no time left for the sanitizer"
+Look = Callable[[JudgeRequest, Evaluation], Awaitable[Evaluation]]
+
+
 class Certification:
-    """Judges compiled candidates, finalists closely; keeps the best time of every task."""
+    """Judges compiled candidates, finalists closely; keeps the best time of every task.
+
+    Attributes:
+        until_s: When a finalist's certification is to end, on the clock of `time.monotonic`; None
+            where it may last.
+    """
 
     def __init__(self, shop: Workshop, baselines: KnownBaselines, builder: Builder) -> None:
+        self.until_s: float | None = None
         self._shop = shop
         self._builder = builder
         self._baselines = baselines
@@ -137,6 +153,7 @@ class Certification:
             compare_to=self._baselines.to_compare(task, effort, candidate.mode),
             best_ms=self._best_ms.get(task_key(task)),
             compiled=self._builder.lying(task) if compiles else (),
+            until_s=self._compared_until_s() if effort == "certify" else None,
         )
         async with self._shop.undisturbed():
             ask = self._certified if effort == "certify" else self._climb
@@ -168,7 +185,9 @@ class Certification:
     async def _certified(self, request: JudgeRequest) -> Evaluation:
         if self._shop.rules.evidence == "library":
             # A grid of products has no seconds for a process of its own for each.
-            return self._without_failures(request.task, _in_a_grid(await self._climb(request)))
+            return self._without_failures(
+                request.task, _without(await self._climb(request), *_LEFT_OUT)
+            )
         evaluation = await self._fresh(request)
         if suspicious(evaluation, self._shop.rules):
             # Once more in another fresh process on other values; the worse one counts.
@@ -176,8 +195,30 @@ class Certification:
             again = request.model_copy(update={"seed": seed})
             evaluation = cautious(evaluation, await self._fresh(again))
         evaluation = self._without_failures(request.task, evaluation, request.compare_to)
-        evaluation = await self._hold_out(request, evaluation)
-        return await self._sanitize(request, evaluation)
+        evaluation = await self._in_time(self._hold_out, request, evaluation, _NO_SHAPES)
+        return await self._in_time(self._sanitize, request, evaluation, _NO_SANITIZER)
+
+    def _compared_until_s(self) -> float | None:
+        """When comparisons are to end, so that what comes behind them has its time too."""
+        if self.until_s is None:
+            return None
+        left_s = self.until_s - time.monotonic()
+        return self.until_s - min(_BEHIND_S, _BEHIND_SHARE * left_s)
+
+    async def _in_time(
+        self, look: Look, request: JudgeRequest, found: Evaluation, missing: str
+    ) -> Evaluation:
+        """What comes of one more look at a finalist; what is missing where there was no time."""
+        if self.until_s is None:
+            return await look(request, found)
+        ending = asyncio.timeout(self.until_s - time.monotonic())
+        try:
+            async with ending:
+                return await look(request, found)
+        except TimeoutError:
+            if not ending.expired():
+                raise
+            return _without(found, missing)
 
     def _without_failures(
         self, task: Task, found: Evaluation, asked: Sequence[str] = ()

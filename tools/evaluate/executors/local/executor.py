@@ -202,6 +202,10 @@ class LocalExecutor(Executor):
         """Where the time of a file went since it was read; lost questions are left out."""
         return self._shop.spent(path)
 
+    def hurry(self, until_s: float | None) -> None:
+        """Nothing that is certified from now on lasts beyond that, once it was compared."""
+        self._certification.until_s = until_s
+
     def foresee(self, candidates: Sequence[Candidate]) -> None:
         """Compile candidates that will be asked about, where that disturbs no times."""
         self._compiling.begin(candidates)
