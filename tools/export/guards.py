@@ -155,6 +155,8 @@ OURS = frozenset(
         "COUNTS",
         "load",
         "reference",
+        "watch",
+        "why",
     ]
 )
 

@@ -262,6 +262,8 @@ def _joined(kernels: ModuleType, flat: Flat) -> nn.Module:
         if "." not in name:  # constants that the export took out of the forward
             flat.register_buffer(name, buffer, persistent=False)
     fast._modules["inner"] = flat
+    # What was exported has none of the module's attributes and hooks: it is held against itself.
+    fast._watch = kernels.watch.Watch(fast)
     return fast
 
 

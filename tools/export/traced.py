@@ -1,0 +1,52 @@
+"""What an export compares itself with: the parts of the module as they were traced, as Python.
+
+`watch.py` in the export reads it. A task that was traced before parts were written down has none,
+and neither has a part that holds another's submodule; such an export is compared with what it was
+when it was constructed.
+"""
+
+from collections.abc import Sequence
+
+from kernelwright.tools.types.task import Submodule
+
+_SAME = "= "
+
+
+def printed(submodules: Sequence[Submodule] | None) -> str:
+    """A dictionary by path, a line each; `None` without any."""
+    if submodules is None:
+        return "None"
+    lines = [
+        f"    {item.path!r}: ({item.kind!r}, {item.hooks}, {dict(item.attributes)!r}, "
+        f"{dict(item.shared)!r}),"
+        for item in submodules
+    ]
+    return "\n".join(["{", *lines, "}"])
+
+
+def under(submodules: Sequence[Submodule] | None, path: str) -> tuple[Submodule, ...] | None:
+    """The same of one part and what is in it, by their paths in there; None where it is unknown."""
+    found = [item for item in submodules or () if _is_in(item.path, path)]
+    others = [item.kind.removeprefix(_SAME) for item in found if item.kind.startswith(_SAME)]
+    if not found or not all(_is_in(other, path) for other in others):
+        return None
+    return tuple(_from(item, path) for item in found)
+
+
+def _is_in(name: str, path: str) -> bool:
+    return name == path or name.startswith(f"{path}.")
+
+
+def _from(item: Submodule, path: str) -> Submodule:
+    """A submodule by its path from there; what it shares with others is nothing of the part's."""
+    kind = item.kind
+    if kind.startswith(_SAME):
+        kind = _SAME + _inner(kind.removeprefix(_SAME), path)
+    shared = [(name, _inner(first, path)) for name, first in item.shared if _is_in(first, path)]
+    return item.model_copy(
+        update={"path": _inner(item.path, path), "kind": kind, "shared": tuple(shared)}
+    )
+
+
+def _inner(name: str, path: str) -> str:
+    return name.removeprefix(path).removeprefix(".")
