@@ -214,6 +214,46 @@ assert reason(whole) == "nothing"
     taken_home(BEGIN + code, noticing, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("change", ["parametrize", "prune", "wrapper", "delete"])
+def test_a_weight_that_is_gone_runs_the_reference_compiled_or_not(
+    noticing, taken_home, tmp_path, change
+):
+    code = f"""
+class Wrapper(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+def parametrize(model):
+    nn.utils.parametrize.register_parametrization(model.layers[0], "weight", Doubled())
+
+def prune(model):
+    from torch.nn.utils import prune
+    prune.random_unstructured(model.layers[0], "weight", 0.5)
+
+def wrapper(model):
+    model.layers[0] = Wrapper(model.layers[0])
+
+def delete(model):
+    weight = model.layers[0]._parameters.pop("weight")
+    model.layers[0].__dict__["weight"] = weight.detach()
+
+for model in (mine, reference):
+    torch.manual_seed(0)
+    {change}(model)
+for call in (torch.compile(mine, backend="eager", fullgraph=True), mine):
+    assert "kernel" not in reason(call), reason(call)
+"""
+    taken_home(BEGIN + code, noticing, cwd=tmp_path)
+
+
 def test_verify_runs_the_kernels_of_it(noticing, outside):
     code = """
 import runpy, sys
