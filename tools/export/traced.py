@@ -43,9 +43,10 @@ def _from(item: Submodule, path: str) -> Submodule:
     if kind.startswith(_SAME):
         kind = _SAME + _inner(kind.removeprefix(_SAME), path)
     shared = [(name, _inner(first, path)) for name, first in item.shared if _is_in(first, path)]
-    return item.model_copy(
-        update={"path": _inner(item.path, path), "kind": kind, "shared": tuple(shared)}
-    )
+    inner = _inner(item.path, path)
+    update = {"path": inner, "kind": kind, "shared": tuple(shared)}
+    # Those of the part itself run as they would without kernels.
+    return item.model_copy(update=update if inner else update | {"hooks": 0})
 
 
 def _inner(name: str, path: str) -> str:

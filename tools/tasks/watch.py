@@ -11,7 +11,8 @@ keeps its class. An export holds a copy of this file: it uses nothing of Kernelw
 
 Not covered: what is written past nn.Module (`vars(part)["scale"] = 2.0`, `part._modules[...] = x`,
 `append` to a list of modules), what an attribute holds that is no plain value (a configuration's
-fields, a list's items), and attributes of classes.
+fields, a list's items), attributes of classes, names of devices and paths, and what is inside
+modules that torch wrote itself (`torch.fx`, TorchScript).
 """
 
 import functools
@@ -38,6 +39,7 @@ _NOT_THEIRS = {*vars(nn.Module()), "forward"}
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _LONGEST = 200  # a longer text is no setting
 _ABSENT = object()
+_ANY = "?"  # instead of an attribute's value: what it is does not count
 
 
 def described(module: nn.Module) -> Described:
@@ -57,7 +59,7 @@ def described(module: nn.Module) -> Described:
 
 
 def agreed(one: Described, other: Described) -> Described:
-    """The first, without attributes that are others in the second: what a forward or time sets."""
+    """The first; attributes that are others in the second may be anything: a forward sets them."""
     kept = {path: other[path][2] if path in other else None for path in one}
     return {
         path: (kind, hooks, _common(attributes, kept[path]), shared)
@@ -68,7 +70,11 @@ def agreed(one: Described, other: Described) -> Described:
 def _common(attributes: dict[str, str], others: dict[str, str] | None) -> dict[str, str]:
     if others is None:
         return attributes
-    return {name: text for name, text in attributes.items() if others.get(name) == text}
+    every = {**others, **attributes}
+    return {
+        name: text if attributes.get(name) == others.get(name) else _ANY
+        for name, text in every.items()
+    }
 
 
 def difference(module: nn.Module, was: Described) -> str:
@@ -130,12 +136,22 @@ def _hooks(path: str, part: nn.Module) -> int:
 
 
 def _attributes(part: nn.Module) -> dict[str, str]:
-    """The plain attributes that decide what it computes, wherever it is."""
+    """The plain attributes that decide what it computes, and what hides its class's."""
+    theirs = _of_classes(type(part).__mro__)
     return {
-        name: repr(value)
+        name: _text(value)
         for name, value in vars(part).items()
-        if name not in _NOT_THEIRS and _is_plain(value) and not _is_device(value)
+        if name in theirs or (name not in _NOT_THEIRS and _counts(value))
     }
+
+
+def _text(value: object) -> str:
+    return repr(value) if _is_plain(value) else f"a {type(value).__qualname__}"
+
+
+def _counts(value: object) -> bool:
+    """Whether it may decide what is computed, wherever that is."""
+    return _is_plain(value) and not _is_of_place(value)
 
 
 def _is_plain(value: object) -> bool:
@@ -144,19 +160,21 @@ def _is_plain(value: object) -> bool:
     return type(value) in _PLAIN and not (isinstance(value, str) and len(value) > _LONGEST)
 
 
-def _is_device(value: object) -> bool:
-    """Whether it is the name of a device, which is another one elsewhere."""
-    return isinstance(value, str) and value.partition(":")[0] in ("cpu", "cuda", "mps", "xpu")
+def _is_of_place(value: object) -> bool:
+    """Whether it is the name of a device or a path, which is another one elsewhere."""
+    if not isinstance(value, str):
+        return False
+    return value.partition(":")[0] in ("cpu", "cuda", "mps", "xpu") or "/" in value or "\\" in value
 
 
 def _changed(part: nn.Module, was: dict[str, str]) -> str:
     """An attribute that has another value now, or hides its class's; "" without any."""
     for name, text in was.items():
         value = getattr(part, name, _ABSENT)
-        if value is not _ABSENT and not (_is_plain(value) and repr(value) == text):
+        if text not in (_ANY, _text(value)) and value is not _ABSENT:
             return name
     for name in _of_classes(type(part).__mro__) & vars(part).keys() - was.keys():
-        if repr(vars(part)[name]) != repr(getattr(type(part), name)):
+        if _text(vars(part)[name]) != _text(getattr(type(part), name)):
             return name
     return ""
 
@@ -169,7 +187,7 @@ def _of_classes(kinds: tuple[type, ...]) -> set[str]:
         name
         for held in theirs
         for name, value in held.items()
-        if name not in _NOT_THEIRS and name[:2] != "__" and _is_plain(value)
+        if name not in _NOT_THEIRS and name[:2] != "__" and _counts(value)
     }
 
 
@@ -292,13 +310,14 @@ def _listen(module: nn.Module, watch: Watch) -> None:
         _, _, attributes, shared = watch.was.get(path, ("", 0, {}, {}))
         own = {name for name in part._parameters if name in shared or _joined(path, name) in tied}
         asked = {*attributes, *_of_classes(type(part).__mro__), "forward"}
+        asked -= {name for name, text in attributes.items() if text == _ANY}
         _told(part, _asked_in(part), _ToldDict, watch, asked)
         _told(part, "_non_persistent_buffers_set", _ToldSet, watch)
         vars(part)["_non_persistent_buffers_set"].buffers = vars(part)["_buffers"]
         if own:
             _told(part, "_parameters", _ToldDict, watch, (), own)
         for name in _HOOKS if path else ():
-            if isinstance(vars(part)[name], _Told) or not vars(part)[name]:
+            if isinstance(held := vars(part).get(name), _Told) or held == OrderedDict():
                 _told(part, name, _ToldHooks, watch)
 
 
@@ -320,7 +339,7 @@ def _told(
 ) -> None:
     held = vars(part)
     if not isinstance(held[name], _Told):
-        held[name] = kind(held[name])
+        held[name] = kind(held[name])  # of the same content; nobody else keeps the former
     held[name].asked.update(asked)
     held[name].written.update(written)
     held[name].watches.add(watch)

@@ -243,8 +243,8 @@ class Submodule(Value):
     """A submodule of what was traced, or that itself under an empty path, and what it computes by.
 
     `kind` is its class, or "= " and the path under which it stands already. `attributes` are those
-    that hold plain values, as Python; what a forward changes is none of them. `hooks` counts its
-    hooks, and `shared` names its parameters that have another name before.
+    that hold plain values, as Python, or "?" where a forward changes them. `hooks` counts what is
+    hooked to it, and `shared` names its parameters that have another name before.
     """
 
     path: str

@@ -19,11 +19,13 @@ class Config:
 
 class Scaled(nn.Module):
     usual = 1.0
+    plan = None
 
     def __init__(self, config):
         super().__init__()
         self.weight = nn.Parameter(torch.rand(96))
         self.factor, self.calls, self.device = config.factor, 0, "cuda:7"
+        self.plan = {}
 
     def forward(self, x):
         self.calls = self.calls + 1
@@ -95,6 +97,7 @@ for name, other, before in changes:
         assert reason() == why, (name, value, reason())
 mine.layers[0].calls = 100                       # its own forward counts: nothing reads it
 mine.layers[0].device = "cpu"                    # where it is shows in its tensors
+mine.layers[0].plan = {"a": 1}                   # what hides a plain value was there before
 mine.unheard_of = 3.0
 mine.train().eval()
 assert reason() == "kernel"
@@ -268,7 +271,7 @@ def test_what_a_forward_sets_and_where_it_runs_is_not_traced():
     assert isinstance(task, Task), task
     (layer,) = (item for item in task.submodules if item.path == "layers.1")
     assert layer.kind == "Scaled"
-    assert layer.attributes == (("factor", "2.0"),)
+    assert layer.attributes == (("factor", "2.0"), ("calls", "?"), ("plan", "a dict"))
     assert layer.shared == (("weight", "layers.0.weight"),)
 
 
