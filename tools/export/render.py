@@ -325,6 +325,11 @@ def values(material: Material) -> dict[str, object]:
         **gradients.values(material, inputs, weights),
         "training": task.training,
         "traced": traced.printed(task.submodules),
+        "ties": traced.ties(
+            task.submodules,
+            {item.name: item for item in task.weights},
+            {ast.literal_eval(item.label): item.name for item in weights},
+        ),
         "has_parts": task.submodules is None or len(task.submodules) > 1,
         "apart": material.apart,
         "separator": SEPARATOR,

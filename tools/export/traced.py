@@ -5,8 +5,10 @@ and neither has a part that holds another's submodule; such an export is compare
 when it was constructed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from kernelwright.tools.export import guards
+from kernelwright.tools.types import WeightSpec
 from kernelwright.tools.types.task import Submodule
 
 _SAME = "= "
@@ -22,6 +24,36 @@ def printed(submodules: Sequence[Submodule] | None) -> str:
         for item in submodules
     ]
     return "\n".join(["{", *lines, "}"])
+
+
+def ties(
+    submodules: Sequence[Submodule] | None,
+    weights: Mapping[str, WeightSpec],
+    variables: Mapping[str, str],
+) -> list[str]:
+    """Conditions that parameters which were one tensor are one no more, of those that are read.
+
+    A call asks for them: not every way to replace a parameter is heard.
+
+    Args:
+        submodules: of the module that was traced.
+        weights: all of its tensors by name.
+        variables: those that the plan reads, by name, as the export calls them.
+    """
+
+    def found(name: str) -> str:
+        return variables.get(name) or guards.weight_path(weights[name])
+
+    pairs = (
+        (f"{item.path}.{name}" if item.path else name, first)
+        for item in submodules or ()
+        for name, first in item.shared
+    )
+    return [
+        f"{found(name)} is not {found(first)}"
+        for name, first in pairs
+        if {name, first} & variables.keys() and {name, first} <= weights.keys()
+    ]
 
 
 def under(submodules: Sequence[Submodule] | None, path: str) -> tuple[Submodule, ...] | None:

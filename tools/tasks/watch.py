@@ -10,9 +10,9 @@ attribute it asks them whether they hold the name, and hooks are written into th
 keeps its class. An export holds a copy of this file: it uses nothing of Kernelwright's.
 
 Not covered: what is written past nn.Module (`vars(part)["scale"] = 2.0`, `part._modules[...] = x`,
-`append` to a list of modules), what an attribute holds that is no plain value (a configuration's
-fields, a list's items), attributes of classes, names of devices and paths, and what is inside
-modules that torch wrote itself (`torch.fx`, TorchScript).
+a parameter that is registered anew, `append` to a list of modules), what an attribute holds that
+is no plain value (a configuration's fields, a list's items), attributes of classes, names of
+devices and paths, and what is inside modules that torch wrote itself (`torch.fx`, TorchScript).
 """
 
 import functools
@@ -192,11 +192,11 @@ def _of_classes(kinds: tuple[type, ...]) -> set[str]:
 
 
 class _Told:
-    """A container that tells of it when it is asked for certain names, or they are written."""
+    """A container that tells of it when it is asked for certain names."""
 
     def __init__(self, held: Any = ()) -> None:
         super().__init__(held)  # type: ignore[call-arg]
-        self.asked, self.written = set[str](), set[str]()
+        self.asked = set[str]()
         self.watches = weakref.WeakSet[Watch]()
 
     def __contains__(self, name: object) -> bool:
@@ -211,16 +211,6 @@ class _Told:
 
 
 class _ToldDict(_Told, dict[str, Any]):
-    def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(name, value)
-        if name in self.written:
-            self.tell()
-
-    def __delitem__(self, name: str) -> None:
-        super().__delitem__(name)
-        if name in self.written:
-            self.tell()
-
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return dict, (), None, None, iter(self.items())
 
@@ -303,19 +293,15 @@ def why_now(number: int, changes: int) -> str:
 
 def _listen(module: nn.Module, watch: Watch) -> None:
     """Put containers that tell into every part; what holds hooks already keeps its container."""
-    tied = {first for *_, shared in watch.was.values() for first in shared.values()}
     for path, part, other in _parts(module):
         if other is not None or _is_closed(part):
             continue
-        _, _, attributes, shared = watch.was.get(path, ("", 0, {}, {}))
-        own = {name for name in part._parameters if name in shared or _joined(path, name) in tied}
+        _, _, attributes, _ = watch.was.get(path, ("", 0, {}, {}))
         asked = {*attributes, *_of_classes(type(part).__mro__), "forward"}
         asked -= {name for name, text in attributes.items() if text == _ANY}
         _told(part, _asked_in(part), _ToldDict, watch, asked)
         _told(part, "_non_persistent_buffers_set", _ToldSet, watch)
         vars(part)["_non_persistent_buffers_set"].buffers = vars(part)["_buffers"]
-        if own:
-            _told(part, "_parameters", _ToldDict, watch, (), own)
         for name in _HOOKS if path else ():
             if isinstance(held := vars(part).get(name), _Told) or held == OrderedDict():
                 _told(part, name, _ToldHooks, watch)
@@ -330,16 +316,10 @@ def _asked_in(part: nn.Module) -> str:
 
 
 def _told(
-    part: nn.Module,
-    name: str,
-    kind: type[_Told],
-    watch: Watch,
-    asked: Iterable[str] = (),
-    written: Iterable[str] = (),
+    part: nn.Module, name: str, kind: type[_Told], watch: Watch, asked: Iterable[str] = ()
 ) -> None:
     held = vars(part)
     if not isinstance(held[name], _Told):
         held[name] = kind(held[name])  # of the same content; nobody else keeps the former
     held[name].asked.update(asked)
-    held[name].written.update(written)
     held[name].watches.add(watch)

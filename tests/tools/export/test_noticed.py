@@ -131,8 +131,16 @@ for model in (mine, reference):
     model.layers[1].weight = nn.Parameter(torch.ones(96))
 assert reason() == "tied weights"
 for model in (mine, reference):
-    model.layers[1]._parameters["weight"] = model.layers[0].weight
+    model.layers[1].weight = model.layers[0].weight
 assert reason() == "kernel"
+whole = torch.compile(mine, backend="eager", fullgraph=True)
+for weight, why in ((nn.Parameter(torch.ones(96)), "tied weights"), (None, "kernel")):
+    for model in (mine, reference):               # past nn.Module
+        model.layers[1]._parameters["weight"] = (
+            model.layers[0].weight if weight is None else weight
+        )
+    assert reason() == why, reason()
+    assert reason(whole) == ("kernel (compiled)" if why == "kernel" else "nothing")
 parts = {"layers.0.weight": torch.ones(96), "layers.1.weight": torch.zeros(96)}
 with torch.no_grad():
     result = torch.func.functional_call(mine, parts, x, tie_weights=False)
