@@ -1,18 +1,22 @@
 """Modules in memory: written down, searched behind the wall, given back over the own one."""
 
+import copy
+import pickle
+from collections import Counter
 from dataclasses import dataclass
+from types import ModuleType
 
 import pytest
 import torch
 from torch import nn
 
 import kernelwright
-from kernelwright.tools.tasks import trace
+from kernelwright.tools.tasks import trace, watch
 from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Task, TracePolicy
-from kernelwright.ui.api.in_memory import written
+from kernelwright.ui.api.in_memory import Optimized, written
 from kernelwright.ui.complaints import Complaint
 
 
@@ -27,11 +31,11 @@ class Net(nn.Module):
         super().__init__()
         self.w = nn.Parameter(torch.randn(256))
         self.register_buffer("b", torch.randn(256))
-        self.drop = nn.Dropout(0.5)
+        self.drop, self.power = nn.Dropout(0.5), 1.0
         self.eval()
 
     def forward(self, x, *, scale):
-        y = torch.softmax(self.drop(x) * self.w + self.b, dim=-1) * scale["s"]
+        y = torch.softmax(self.drop(x) * self.w + self.b, dim=-1) * scale["s"] * self.power
         return Answer(y, {"m": y + 1})
 
 
@@ -82,6 +86,26 @@ def test_what_comes_back_runs_kernels_on_the_caller_s_own_weights(tmp_path, capf
         fast.eval()
         same(fast(**given), model(**given))
         assert fast.counts["kernel"] == 4
+    again = copy.deepcopy(fast)
+    with torch.no_grad():
+        again.model.w.mul_(2)
+        same(again(**given), again.model(**given))
+        same(fast(**given), model(**given))
+        assert not torch.equal(fast(**given).y, again(**given).y)
+        assert fast.counts == again.counts
+        assert fast.counts["kernel"] == 8
+        model.power = 3.0
+        same(fast(**given), model(**given))
+        assert fast.counts["reference: attribute inner.inner.power"] == 1
+        same(again(**given), again.model(**given))
+        assert fast.counts["kernel"] == 9
+        vars(model)["power"] = 1.0
+        fast.eval()
+        same(fast(**given), model(**given))
+        assert fast.counts["kernel"] == 10
+        model.drop.register_forward_hook(lambda *_: torch.zeros(64, 256))
+        same(fast(**given), model(**given))
+        assert fast.counts["reference: hooks of inner.inner.drop"] == 1
     fast(**given).y.sum().backward()
     assert model.w.grad is not None
     assert fast.state_dict().keys() == model.state_dict().keys()
@@ -103,6 +127,64 @@ def test_what_cannot_be_written_down_is_one_sentence(tmp_path, model, given, wor
     with pytest.raises(Complaint, match=words) as raised:
         written(model, given, tmp_path)
     assert "\n" not in str(raised.value)
+
+
+class Export(nn.Module):
+    """What is exported of a module, as far as copies are concerned: it reads its parts' weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Module()
+
+    def forward(self, x):
+        COUNTS[self._watch.look(self) or "kernel"] += 1
+        return self.inner.inner(x)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self._watch = watch.Watch(self, self._watch.was)
+
+
+COUNTS = Counter()
+
+
+@pytest.fixture
+def optimized(tmp_path):
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8))
+    kernels = ModuleType("kernels")
+    vars(kernels).update(Model=Export, watch=watch, COUNTS=COUNTS, reads_mode=lambda _: False)
+    COUNTS.clear()
+    kept = written(model, torch.randn(4, 8), tmp_path)
+    return Optimized(model, kernels, kept, None, tmp_path)
+
+
+def test_a_deep_copy_has_weights_of_its_own_and_shares_the_kernels(optimized):
+    x = torch.randn(4, 8)
+    again = copy.deepcopy(optimized)
+    with torch.no_grad():
+        again.model[0].weight.zero_()
+        assert not torch.equal(again(x), optimized(x))
+        torch.testing.assert_close(again(x), again.model(x))
+    assert again.counts == optimized.counts == {"kernel": 3}
+    assert again._fast[0].inner.inner is again.model is not optimized.model
+
+
+def test_a_copy_notices_what_is_changed_in_it_and_measures_by_what_was_searched(optimized):
+    x = torch.randn(4, 8)
+    optimized.model[1].eps = 1.0
+    again = copy.deepcopy(optimized)
+    optimized.model[1].eps = 1e-5
+    again(x)
+    optimized(x)
+    assert optimized.counts == {"attribute inner.inner.1.eps": 1, "kernel": 1}
+    assert copy.copy(optimized).model is optimized.model
+
+
+def test_pickling_is_refused_in_a_sentence(optimized, tmp_path):
+    with pytest.raises(TypeError, match=r"cannot be pickled, as its kernels .* state_dict\(\)"):
+        pickle.dumps(optimized)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        torch.save(optimized, tmp_path / "saved.pt")
 
 
 def test_a_module_in_memory_takes_no_entry(tmp_path):

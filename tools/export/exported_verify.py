@@ -70,8 +70,7 @@ class Pair:
     def _build(self, seed: int) -> tuple[nn.Module, nn.Module]:
         entry, theirs = self.evidence["task"]["entry"], self.exported.reference
         if self.evidence["task"]["entry_kind"] == "function":
-            made: nn.Module = self.exported._MODULE
-            return made, self.exported._Reference()
+            return self.exported._MODULE, self.exported._Reference()
         target = getattr(theirs, entry)
         if self.evidence["task"]["entry_kind"] == "built":
             module, reference = getattr(self.exported, entry)(), target()
@@ -87,10 +86,8 @@ class Pair:
             module = getattr(self.exported, entry)(*arguments)
         module.load_state_dict(reference.state_dict())
         training = self.evidence["task"]["training"]
-        return (
-            module.to(self.device).train(training),
-            reference.to(self.device).train(training),
-        )
+        module, reference = (m.to(self.device).train(training) for m in (module, reference))
+        return module, reference
 
     @property
     def as_turned(self) -> bool:
@@ -256,8 +253,7 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
             continue
         least = ROUNDING[mine.dtype] / 2
         allowed = max(error(theirs, exact), error(coarse, exact), least)
-        ratio = max(error(mine, exact), least) / allowed
-        worst = max(worst, ratio)
+        worst = max(worst, max(error(mine, exact), least) / allowed)
     return worst, "" if worst <= BOUND else "its error is too large"
 
 
@@ -441,12 +437,11 @@ def main() -> int:
         say("Correctness, against the reference in float64:")
         if not chosen.steps and not (verify(pair) and verify_sizes(pair)):
             return 1
-        if not load_module("verify_gradients").examine(SimpleNamespace(**globals()), pair, chosen):
-            return 1
-        if chosen.no_timing or chosen.steps:
-            return 0
-        say("Time, as the reference's over the module's:")
-        return 0 if time_all(pair, chosen.seconds, not chosen.no_compile) else 1
+        fine = load_module("verify_gradients").examine(SimpleNamespace(**globals()), pair, chosen)
+        if not chosen.no_timing and not chosen.steps:
+            say("Time, as the reference's over the module's:")
+            fine = time_all(pair, chosen.seconds, not chosen.no_compile) and fine
+        return 0 if fine else 1
 
 
 if __name__ == "__main__":

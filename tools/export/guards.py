@@ -167,6 +167,8 @@ OURS = frozenset(
         "COUNTS",
         "load",
         "reference",
+        "watch",
+        "why",
     ]
 )
 

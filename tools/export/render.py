@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates.plan import Plan, validate_plan
-from kernelwright.tools.export import gradients, guards, plan_python
+from kernelwright.tools.export import gradients, guards, plan_python, traced
 from kernelwright.tools.export.dispatch import Dispatch
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.export.render_parts import in_parts
@@ -324,6 +324,13 @@ def values(material: Material) -> dict[str, object]:
         "gradients": [f"{t.name}.requires_grad" for t in tensors if t.differentiable] or ["False"],
         **gradients.values(material, inputs, weights),
         "training": task.training,
+        "traced": traced.printed(task.submodules),
+        "ties": traced.ties(
+            task.submodules,
+            {item.name: item for item in task.weights},
+            {ast.literal_eval(item.label): item.name for item in weights},
+        ),
+        "has_parts": task.submodules is None or len(task.submodules) > 1,
         "apart": material.apart,
         "separator": SEPARATOR,
         "hash": _operator_hash(material),

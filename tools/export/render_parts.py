@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from kernelwright.tools.candidates.plan import validate_plan
 from kernelwright.tools.candidates.plan.validate import weights_read
 from kernelwright.tools.candidates.plan.vocabulary import PART
-from kernelwright.tools.export import guards
+from kernelwright.tools.export import guards, traced
 from kernelwright.tools.export.guards import ExportRefusedError, Material
 from kernelwright.tools.languages import language_of
-from kernelwright.tools.types import TensorSpec, WeightSpec
+from kernelwright.tools.types import Task, TensorSpec, WeightSpec
 from kernelwright.tools.types.task import Part
 
 WORDS = "The reference, some of whose parts run kernels where they are called as verified."
@@ -25,6 +25,7 @@ class PartPrinted:
     path: str
     inputs: tuple[TensorSpec, ...]
     weights: tuple[WeightSpec, ...]
+    traced: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ def in_parts(material: Material) -> dict[str, object]:
     named = {weight.name: weight for weight in task.weights}
     validate_plan(candidate.plan, source)
     printed = [
-        _printed(number, part, reads[f"{PART}{number}"], named)
+        _printed(number, part, reads[f"{PART}{number}"], named, task)
         for number, part in enumerate(task.parts)
         if f"{PART}{number}" in reads
     ]
@@ -64,10 +65,16 @@ def in_parts(material: Material) -> dict[str, object]:
 
 
 def _printed(
-    number: int, part: Part, reads: tuple[str, ...], named: dict[str, WeightSpec]
+    number: int, part: Part, reads: tuple[str, ...], named: dict[str, WeightSpec], task: Task
 ) -> PartPrinted:
     missing = set(reads) - named.keys()
     if missing:
         raise ExportRefusedError(f"the plan reads {min(missing)!r}, which the module does not have")
     weights = tuple(named[name] for name in reads)
-    return PartPrinted(number=number, path=part.path, inputs=part.inputs, weights=weights)
+    return PartPrinted(
+        number=number,
+        path=part.path,
+        inputs=part.inputs,
+        weights=weights,
+        traced=traced.printed(traced.under(task.submodules, part.path)),
+    )

@@ -41,6 +41,7 @@ from kernelwright.tools.tasks.modules import (
 )
 from kernelwright.tools.tasks.refusals import user_code, user_line
 from kernelwright.tools.tasks.user_file import Entry
+from kernelwright.tools.tasks.watch import Described, agreed, described
 from kernelwright.tools.types import ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.packing import CallPacking
 
@@ -114,7 +115,8 @@ class Probe:
     `mode` is the fake mode that fake tensors belong to (None when all is real); `samples` are
     real values of each input, or None when there are none; `samples_fit` says whether they have
     the inputs' own shapes rather than smaller ones. Inputs are flat, and `call` says how they are
-    given to the forward; the module takes them flat. `ran` is what the fake forward ran.
+    given to the forward; the module takes them flat. `ran` is what the fake forward ran. `was` is
+    what the module computes by beside its tensors, before that forward and behind it.
     """
 
     module: nn.Module
@@ -124,6 +126,7 @@ class Probe:
     samples_fit: bool
     call: CallPacking
     ran: Ran = field(default_factory=Ran)
+    was: Described = field(default_factory=dict)
 
 
 def probe(
@@ -148,9 +151,11 @@ def probe(
     if inputs is None or module is None:
         raise refuse("The inputs or weights are too large to be made here.")
     check_inputs(inputs)
-    ran = _run_fake(file, fake_module or module, inputs, mode)
+    was, run = described(module), fake_module or module
+    ran = _run_fake(file, run, inputs, mode)
     used_mode = mode if fake_inputs is not None else None
-    return Probe(module, inputs, used_mode, samples, inputs_small, call, ran)
+    was = agreed(was, described(run))
+    return Probe(module, inputs, used_mode, samples, inputs_small, call, ran, was)
 
 
 @contextmanager

@@ -48,6 +48,7 @@ from kernelwright.tools.tasks.user_file import (
     project_read,
     sha256,
 )
+from kernelwright.tools.tasks.watch import Described, agreed, described
 from kernelwright.tools.types import (
     DType,
     Graph,
@@ -61,7 +62,7 @@ from kernelwright.tools.types import (
     refuse,
 )
 from kernelwright.tools.types.packing import CallPacking, Packing
-from kernelwright.tools.types.task import Untraced
+from kernelwright.tools.types.task import Submodule, Untraced
 
 # What torch imports when it exports for the first time; a release may lack one of them.
 _MODULES = ("_dynamo", "_export", "export._trace", "_inductor.decomposition")
@@ -194,6 +195,7 @@ def _traced_whole(
         "badges": badges,
         "state": saved_state(_with_weights(file, entry, found)) if policy.makes else None,
         "warnings": (*(badge.words for badge in badges), *_warnings(entry, found, specs)),
+        "submodules": _submodules(agreed(found.was, described(found.module))),
     }
     return task.model_copy(update=update)
 
@@ -272,6 +274,7 @@ def _in_parts(
         )
         check_inputs(arguments)
         module = build_module(file, entry, 0, call)
+        was = described(module)
         held = [*module.parameters(), *module.buffers(), *arguments]
         if entry.kind == "function" or size_bytes(held) > _LARGEST_BYTES:
             return None
@@ -308,8 +311,23 @@ def _in_parts(
         "warnings": (f"It cannot be traced as a whole: {why.sentence}",),
         "parts": parts,
         "untraced": untraced,
+        "submodules": _submodules(agreed(was, described(module))),
     }
     return task.model_copy(update=update)
+
+
+def _submodules(was: Described) -> tuple[Submodule, ...]:
+    """What its parts compute by beside tensors, as a task keeps it."""
+    return tuple(
+        Submodule(
+            path=path,
+            kind=kind,
+            hooks=hooks,
+            attributes=tuple(attributes.items()),
+            shared=tuple(shared.items()),
+        )
+        for path, (kind, hooks, attributes, shared) in was.items()
+    )
 
 
 def _weights(module: nn.Module, graph: Graph) -> tuple[WeightSpec, ...]:

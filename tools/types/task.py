@@ -239,6 +239,21 @@ class Untraced(Value):
     why: str
 
 
+class Submodule(Value):
+    """A submodule of what was traced, or that itself under an empty path, and what it computes by.
+
+    `kind` is its class, or "= " and the path under which it stands already. `attributes` are those
+    that hold plain values, as Python, or "?" where a forward changes them. `hooks` counts what is
+    hooked to it, and `shared` names its parameters that have another name before.
+    """
+
+    path: str
+    kind: str
+    hooks: int = 0
+    attributes: tuple[tuple[str, str], ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+
+
 class Task(Value):
     """A reference to beat.
 
@@ -254,7 +269,8 @@ class Task(Value):
     there where the forward cannot be traced as a whole: `graph` then is one call of the model, and
     `untraced` says what keeps it from being more. `dimensions` are sizes of the inputs that shall
     not stay the example's. `unkept_draws` names operators that draw random numbers in an order that
-    no other implementation could keep.
+    no other implementation could keep. `submodules` are what an export compares itself with; None
+    in tasks that were traced before they were written down.
     """
 
     name: str
@@ -285,6 +301,7 @@ class Task(Value):
     parts: tuple[Part, ...] = ()
     untraced: tuple[Untraced, ...] = ()
     dimensions: tuple[Dimension, ...] = ()
+    submodules: tuple[Submodule, ...] | None = None
 
     @property
     def digest(self) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import torch
 from rich.console import Console
@@ -111,7 +112,8 @@ class Optimized(nn.Module):
 
     State dict and parameters are the module's own. `summary` says what the search found, and
     `counts` how often calls ran the kernels, or the module and why. In a notebook it shows its
-    result card.
+    result card. A deep copy has weights of its own and shares kernels and counts; it cannot be
+    pickled.
     """
 
     def __init__(
@@ -160,6 +162,12 @@ class Optimized(nn.Module):
         flat = self._fast[0](*leaves)
         return self._packed((flat,) if isinstance(flat, torch.Tensor) else flat)
 
+    def train(self, mode: bool = True) -> Optimized:
+        """As the module's; what was changed behind its back is seen now."""
+        for fast in self._fast:
+            fast._watch.look(fast, again=True)  # type: ignore[operator, union-attr]
+        return super().train(mode)
+
     def state_dict(self, *args: object, **kwargs: object) -> dict[str, object]:  # type: ignore[override]
         """The module's own."""
         return self.model.state_dict(*args, **kwargs)  # type: ignore[call-overload, no-any-return]
@@ -167,6 +175,30 @@ class Optimized(nn.Module):
     def load_state_dict(self, *args: object, **kwargs: object) -> object:
         """Into the module."""
         return self.model.load_state_dict(*args, **kwargs)  # type: ignore[arg-type]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Optimized:
+        """Another over a copy of the module; kernels belong to the process."""
+        made = type(self).__new__(type(self))
+        memo |= {id(self): made, id(self._module): self._module}
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
+
+    def __copy__(self) -> Optimized:
+        """Another over the same module."""
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled, with `torch.save` as well.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "what kernelwright.optimize returned for a module in memory cannot be pickled, as its "
+            "kernels belong to this process: save its state_dict(), or its `model`"
+        )
 
     def __repr__(self) -> str:
         """The headline of the search."""
@@ -262,6 +294,8 @@ def _joined(kernels: ModuleType, flat: Flat) -> nn.Module:
         if "." not in name:  # constants that the export took out of the forward
             flat.register_buffer(name, buffer, persistent=False)
     fast._modules["inner"] = flat
+    # What was exported has none of the module's attributes and hooks: it is held against itself.
+    fast._watch = kernels.watch.Watch(fast)
     return fast
 
 

@@ -257,3 +257,88 @@ def test_gradients_of_complex_weights_are_compared_part_by_part():
     found = exported_gradients._gradients(verify, pair, Turned(), [torch.randn(3, 5)])
     assert found["factors"].shape == (5, 2)
     assert {value.dtype for value in found.values()} == {torch.float32}
+
+
+CUSTOM = """
+import torch
+from torch import nn
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.factor = 2.0
+        return x * ctx.factor
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return Twice.apply(torch.softmax(x, dim=-1)), x.argmax(1)
+
+
+def get_inputs():
+    return [torch.randn(48, 96)]
+
+
+def get_init_inputs():
+    return []
+"""
+CUSTOM_PLAN = """
+def forward(x):
+    rows, columns = x.shape
+    y = empty_like(x)
+    launch("softmax_rows", args=(x, y, rows, columns))
+    return aten.mul(y, 2.0), aten.argmax(x, 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def custom(material, softmax, tmp_path_factory):
+    made = material(CUSTOM, softmax[1], CUSTOM_PLAN)
+    return export_folder(made, tmp_path_factory.mktemp("home") / "custom")
+
+
+def test_a_custom_function_without_setup_context_is_recomputed(custom, taken_home, tmp_path):
+    code = """
+module.GRADIENTS = "recompute"
+x = theirs.get_inputs()[0].requires_grad_()
+mine(x)[0].square().sum().backward()
+once = x.grad.clone()
+x.grad = None
+reference(x)[0].square().sum().backward()
+torch.testing.assert_close(once, x.grad)
+seconds = []
+for model in (mine, reference):
+    (slope,) = torch.autograd.grad(model(x)[0].square().sum(), x, create_graph=True)
+    seconds.append(torch.autograd.grad(slope.square().sum(), x)[0])
+torch.testing.assert_close(*seconds)
+assert module.COUNTS == {"kernel (recorded)": 2}, module.COUNTS
+"""
+    taken_home(BEGIN + code, custom, cwd=tmp_path)
+
+
+def test_a_custom_function_without_setup_context_is_verified(custom, outside):
+    said = verified(custom, outside, "--no-timing")
+    assert "gradients 'recompute', own inputs" in said
+    assert "WRONG" not in said
+
+
+def test_a_module_that_was_changed_since_its_forward_is_not_differentiated(
+    scaled, taken_home, tmp_path
+):
+    code = """
+module.GRADIENTS = "recompute"
+result = mine(theirs.get_inputs()[0])[0].sum()
+mine.part = torch.nn.ReLU()
+try:
+    result.backward()
+except RuntimeError as error:
+    assert "changed before its backward: part part" in str(error), error
+else:
+    raise AssertionError("gradients of another module")
+"""
+    taken_home(BEGIN + code, scaled, cwd=tmp_path)

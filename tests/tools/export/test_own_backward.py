@@ -132,6 +132,26 @@ runpy.run_path("verify.py", run_name="__main__")
     assert "WRONG: its error is too large" in said
 
 
+def test_verify_says_which_gradients_fail_and_compares_the_others(own, outside, tmp_path):
+    broken = shutil.copytree(own, tmp_path / "broken")
+    module = broken / "module.py"
+    words = "def _recomputed(module, tensors, needed, gradients):\n"
+    raising = f'{words}    raise RuntimeError("it needs setup_context\\nand more")\n'
+    module.write_text(module.read_text().replace(words, raising))
+    code = """
+import runpy, sys
+sys.argv = ["verify.py", "--seconds", "0.1", "--no-compile"]
+runpy.run_path("verify.py", run_name="__main__")
+"""
+    said = outside(code, cwd=broken, status=1)
+    (line,) = [n for n in said.splitlines() if "gradients 'recompute', own inputs" in n]
+    assert line.endswith("WRONG: it needs setup_context")
+    (line,) = [n for n in said.splitlines() if "gradients 'own', own inputs" in n]
+    assert "WRONG" not in line
+    assert "against eager, time" in said
+    assert "Traceback" not in said
+
+
 SEVERAL_PLAN = """
 def forward(x):
     rows, columns = x.shape
