@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.lower.nests.views import contiguous_strides
-from kernelwright.tools.export import ExportRefusedError, render
+from kernelwright.tools.export import ExportRefusedError, render, traced
 from kernelwright.tools.export.folder import reference
 from kernelwright.tools.export.guards import MOST_ARGUMENTS, Material
 from kernelwright.tools.languages import new_candidate
@@ -154,6 +154,7 @@ def _module(material: Material, home: Path) -> ModuleType:
     files = {
         "module.py": render.module(material),
         "reference.py": reference(material.task),
+        traced.WATCH: traced.watch(),
         render.kernel_file(material): render.kernel(material),
     }
     if header := render.header_file(material):

@@ -12,8 +12,8 @@ import os
 import zipfile
 from pathlib import Path
 
-from kernelwright.tools import candidates, tasks
-from kernelwright.tools.export import gradients, render
+from kernelwright.tools import candidates
+from kernelwright.tools.export import gradients, render, traced
 from kernelwright.tools.export.evidence import EVIDENCE, evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 from kernelwright.tools.tasks.sources.carried import STATE, content_of
@@ -27,7 +27,6 @@ PROJECT = "project"  # the folder of what the reference needs
 _EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
 # Nor this, which is read and not imported: it imports torch.
 _EXPORTED_MODES = Path(candidates.__file__).parent / "run" / "modes.py"
-_EXPORTED_WATCH = Path(tasks.__file__).with_name("watch.py")  # nor this
 _EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")  # nor this
 _EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
@@ -109,7 +108,7 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         "README.md": render.readme(material, folder),
         "module.py": render.module(material),
         "reference.py": reference(material.task),
-        "watch.py": _EXPORTED_WATCH.read_text(encoding="utf-8"),
+        traced.WATCH: traced.watch(),
         render.kernel_file(material): render.kernel(material),
         **_header(material),
         **_modes(material),

@@ -6,12 +6,20 @@ when it was constructed.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from kernelwright.tools import tasks
 from kernelwright.tools.export import guards
 from kernelwright.tools.types import WeightSpec
 from kernelwright.tools.types.task import Submodule
 
+WATCH = "watch.py"  # the file that module.py reads beside reference.py
 _SAME = "= "
+
+
+def watch() -> str:
+    """Its text: read and not imported, as it imports torch."""
+    return Path(tasks.__file__).with_name(WATCH).read_text(encoding="utf-8")
 
 
 def printed(submodules: Sequence[Submodule] | None) -> str:
