@@ -13,7 +13,6 @@ Not covered: modules that update buffers, and recurrent layers, whose gradients 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -27,6 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.gradients.beside_autograd import Forward, Tensors, timed
 from kernelwright.tools.tasks.gradients.kept import Step, make_empty_anew, split
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced
@@ -37,11 +37,8 @@ from kernelwright.tools.types import RefusedError, Task, refuse
 from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead, ReadKind
 from kernelwright.tools.types.outline import Outline, Region
 
-_RUNS, _MOST_S = 20, 4.0
-
 _ORDER: Mapping[ReadKind, int] = {"input": 0, "weight": 0, "kept": 1, "result": 2, "gradient": 3}
 
-Tensors = dict[BackwardRead, torch.Tensor]
 Pull = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
 
 
@@ -79,7 +76,7 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
         words = " ".join(str(error).split())[:200]
         raise refuse(f"The backward cannot be traced: {words}") from error
     given: Tensors = {**tensors, **_ends(task, results, gradients)}
-    return _timed(forward, given, wanted, _written(task, traced, given, wanted))
+    return timed(forward, given, wanted, _written(task, traced, given, wanted))
 
 
 def _ends(
@@ -141,9 +138,6 @@ def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> T
         raise refuse("Parts of the module share a weight.")
     found |= {BackwardRead(kind="weight", name=name): held for name, held in weights.items()}
     return found
-
-
-Forward = Callable[[Tensors], tuple[torch.Tensor, ...]]
 
 
 def exported(module: torch.nn.Module, arguments: Sequence[object]) -> torch.nn.Module:
@@ -339,120 +333,3 @@ def _depends(node: fx.Node) -> bool:
             seen.add(at)
             waiting.extend(at.all_input_nodes)
     return False
-
-
-def _timed(
-    forward: Forward, given: Tensors, wanted: Sequence[BackwardRead], found: Backward
-) -> Backward:
-    """The same with what PyTorch takes, each the least of several calls, taken in turns."""
-    file = _loaded(found.source)
-    given = {**given, **_kept(found, given)}
-    arguments = [given[read] for read in found.reads]
-    leaves = {read: given[read].detach().requires_grad_() for read in wanted}
-    gradients = [held for read, held in given.items() if read.kind == "gradient"]
-    tensors = {read: held for read, held in given.items() if read.kind in ("input", "weight")}
-
-    def recorded() -> tuple[torch.Tensor, ...]:
-        with torch.enable_grad():
-            return forward({**tensors, **leaves})
-
-    def step(times: float = 1.0) -> tuple[torch.Tensor | None, ...]:
-        # Of several results one may depend on nothing that has a gradient.
-        pairs = [(y, g) for y, g in zip(recorded(), gradients, strict=True) if y.requires_grad]
-        results = [y for y, _ in pairs]
-        upstream = [g if times == 1.0 else g * times for _, g in pairs]
-        return torch.autograd.grad(results, list(leaves.values()), upstream, allow_unused=True)
-
-    with torch.no_grad():
-        _check_alike(file(*arguments), step, found, wanted)
-    calls: dict[str, Callable[[], object]] = {
-        "eager_forward_ms": lambda: forward(tensors),
-        "forward_ms": recorded,
-        "step_ms": step,
-        "eager_backward_ms": lambda: file(*arguments),
-    }
-    if found.forward:
-        own, read = _loaded(found.forward), [given[read] for read in found.forward_reads]
-        calls["eager_step_forward_ms"] = lambda: own(*read)
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    began = time.perf_counter()
-    with torch.no_grad():
-        while not times["step_ms"] or (
-            len(times["step_ms"]) < _RUNS and time.perf_counter() - began < _MOST_S
-        ):
-            for name, call in calls.items():
-                times[name].append(_ms(call, gradients[0]))
-    # The first call of each warms up, unless it was all that there was time for.
-    return found.model_copy(update={name: min(took[1:] or took) for name, took in times.items()})
-
-
-# Of the largest of a tensor's gradients, beyond which two ways of computing it are not the same. A
-# function with a backward of its own is off by as much as the gradient.
-_MOST_APART = 0.1
-# A gradient that is zero but for roundings (a key's bias: a softmax takes it away again) is another
-# one by whatever way. What it is worth shows where all that it is made of is a little larger.
-_LARGER = 1 + 2.0**-7
-_ROUNDINGS = 10.0
-
-
-def _check_alike(
-    made: torch.Tensor | tuple[torch.Tensor, ...],
-    step: Callable[[float], Sequence[torch.Tensor | None]],
-    found: Backward,
-    wanted: Sequence[BackwardRead],
-) -> None:
-    """Refuse gradients that are not autograd's own.
-
-    What is differentiated is the exported forward, in which a custom autograd function is its
-    operators, whatever its backward does.
-    """
-    results = made if isinstance(made, tuple) else (made,)
-    by_autograd = step(1.0)
-    apart = [
-        (at, (results[gives.place] - right).abs().max(), right.abs().max())
-        for at, (gives, right) in enumerate(zip(found.gives, by_autograd, strict=True))
-        if gives.place is not None and right is not None
-    ]
-    doubtful = [(at, gap, most) for at, gap, most in apart if bool(gap > _MOST_APART * most)]
-    larger = step(_LARGER) if doubtful else ()
-    for at, gap, most in doubtful:
-        one, other = by_autograd[at], larger[at]
-        assert one is not None
-        assert other is not None
-        roundings = (other / _LARGER - one).abs().max()
-        if bool(gap > _MOST_APART * most + _ROUNDINGS * roundings):
-            raise refuse(
-                f"The gradient of {wanted[at].name!r} is not what autograd computes, as where a "
-                "custom autograd function has a backward of its own."
-            )
-
-
-def _kept(found: Backward, given: Tensors) -> Tensors:
-    """What the step's own forward keeps."""
-    if not found.forward:
-        return {}
-    with torch.no_grad():
-        made = _loaded(found.forward)(*(given[read] for read in found.forward_reads))
-    kept = made[len(made) - found.kept :]
-    return {BackwardRead(kind="kept", name=str(at)): value for at, value in enumerate(kept)}
-
-
-def _loaded(source: str) -> torch.nn.Module:
-    names: dict[str, type[torch.nn.Module]] = {}
-    exec(compile(source, "<backward>", "exec"), names)
-    return names["Model"]()
-
-
-def _ms(call: Callable[[], object], tensor: torch.Tensor) -> float:
-    _wait(tensor)
-    start = time.perf_counter()
-    kept = call()
-    _wait(tensor)
-    took_ms = (time.perf_counter() - start) * 1e3
-    del kept  # freeing a result is no part of the call
-    return took_ms
-
-
-def _wait(tensor: torch.Tensor) -> None:
-    if tensor.is_cuda:
-        torch.cuda.synchronize()

@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.tasks import draw, trace
-from kernelwright.tools.tasks.gradients.backward import _check_alike, backward_of
+from kernelwright.tools.tasks.gradients.backward import backward_of
+from kernelwright.tools.tasks.gradients.beside_autograd import check_alike
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
 from kernelwright.tools.types.backward import Backward, BackwardGives, BackwardRead
@@ -310,7 +311,7 @@ def test_a_gradient_of_roundings_alone_is_no_other_one(
         return (gradients[0] if times == 1.0 else gradients[1],)
 
     with pytest.raises(RefusedError, match=r"'key\.bias'") if refused else nullcontext():
-        _check_alike(made_here, step, found, wanted)
+        check_alike(made_here, step, found, wanted)
 
 
 def test_a_softmax_keeps_its_result_only():
