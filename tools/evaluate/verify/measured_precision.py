@@ -21,7 +21,7 @@ time is then that of coarser answers. That is no reason to leave it out, as PyTo
 it, but whoever reads the ratio should know.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isinf, log2
 
 import torch
@@ -296,31 +296,38 @@ def _probe(
     strict: bool,
 ) -> Ruler | None:
     """What one probe shows; None where it means nothing for this task."""
-    if applicable(runtime.task, name) and runtime.tells(name):
-        draw, weights = Draw(name, own_seed), None
+    for draw, weights in _probes(runtime, name, own_seed, strict=strict):
+        ruler, before = Ruler(runtime, excuses=name != PROBES[0]), len(trials.skipped)
+        change = PROBED_WEIGHTS[name]
+        try:
+            trials.run(draw, ruler, twice=False, settle=settle, weights=weights, change=change)
+        except RejectedError:
+            if strict:
+                raise
+            ruler.error = ruler.ratio = float("inf")
+        except (torch.OutOfMemoryError, UnverifiableError):
+            if weights is None:
+                raise
+            torch.cuda.empty_cache()  # weights of that size leave no room to move them
+            return None
+        if len(trials.skipped) == before:
+            return ruler
+        del trials.skipped[before:]  # PyTorch's own result is no number there
+    return None
+
+
+def _probes(
+    runtime: ReferenceRuntime, name: str, own_seed: int, *, strict: bool
+) -> Iterator[tuple[Draw, int | None]]:
+    """The draws that a probe may be made with, and of which weights; the next where one is none."""
+    task = runtime.task
+    if applicable(task, name):
+        if runtime.tells(name):
+            yield Draw(name, own_seed), None
     elif not strict and _reads_tokens(runtime):  # a foreign module may keep its own weights
-        draw, weights = Draw("task", own_seed), own_seed
-    elif name == PROBES[0] and applicable(runtime.task, SHORTENED):
-        draw, weights = Draw(SHORTENED, own_seed), None
-    else:
-        return None
-    ruler, before = Ruler(runtime, excuses=name != PROBES[0]), len(trials.skipped)
-    change = PROBED_WEIGHTS[name]
-    try:
-        trials.run(draw, ruler, twice=False, settle=settle, weights=weights, change=change)
-    except RejectedError:
-        if strict:
-            raise
-        ruler.error = ruler.ratio = float("inf")
-    except (torch.OutOfMemoryError, UnverifiableError):
-        if weights is None:
-            raise
-        torch.cuda.empty_cache()  # weights of that size leave no room to move them
-        return None
-    if len(trials.skipped) > before:
-        del trials.skipped[before:]
-        return None
-    return ruler
+        yield Draw("task", own_seed), own_seed
+    if name == PROBES[0] and applicable(task, SHORTENED):
+        yield Draw(SHORTENED, own_seed), None
 
 
 def _reads_tokens(runtime: ReferenceRuntime) -> bool:
