@@ -90,7 +90,7 @@ constexpr int NOT_FINITE = 1 << 20;
 constexpr int ALL_ZERO = 1 << 19;
 // Sums of at most 2^47 stay within float32 when they are multiplied by two powers of such exponents.
 constexpr int NEAR = 40;
-// Two factors' lower parts, where they are raised.
+// What lower parts are raised by, where they are.
 constexpr float RAISED = 2048.0f;
 // A short factor is off by at most 2^-25, or where lower parts are raised 2^-36, and meets one of at
 // most 2^15. Allowed is what a sum in float32 may be off by itself: four roundings, or of a long one
