@@ -34,7 +34,7 @@ from kernelwright.graphs.search.judging import (
 )
 from kernelwright.graphs.search.options.call_modes import call_otherwise
 from kernelwright.graphs.search.options.experience import enough, leave_trail
-from kernelwright.graphs.search.options.limits import certifying_left_s, until_the_limit
+from kernelwright.graphs.search.options.limits import certifying_left_s, latest_s, until_the_limit
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.options.rounds import (
     put_off,
@@ -81,12 +81,13 @@ def _promised(context: SearchContext) -> list[str]:
     """What the whole will take, and whether that can be kept."""
     profile, pace = context.profile, context.pace
     told = pace.promise(profile).words
-    words = [f"a {profile.name} search: {told} to the end, certification included"]
+    late = ", which may end a quarter later" if profile.seconds_hold == "everything" else ""
+    words = [f"a {profile.name} search: {told} to the end, certification included{late}"]
     certifying_s = context.certification_s
     if profile.seconds_hold == "everything" and context.reserve_s < certifying_s:
         words.append(
             f"certifying takes about {duration(certifying_s)} here, and nothing that is not "
-            f"certified within {duration(profile.seconds)} is called faster; about "
+            f"certified within {duration(latest_s(profile))} is called faster; about "
             f"{duration(2 * certifying_s)} would do"
         )
     return words

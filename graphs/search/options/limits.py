@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kernelwright.graphs.search.context import SearchContext
+from kernelwright.profiles.load import SearchProfile
 from kernelwright.tools.types import Candidate, Effort
 
 # What ends by itself at the limit gets so long to say so.
@@ -24,10 +25,15 @@ _LATE_SHARE = 0.25
 Answer = TypeVar("Answer")
 
 
+def latest_s(profile: SearchProfile) -> float:
+    """When a certification that began in time is to end, in seconds after the file was read."""
+    return (1 + _LATE_SHARE) * profile.seconds
+
+
 def certifying_left_s(context: SearchContext) -> float | None:
     """Seconds until a certification that begins now is to end; None without a limit."""
     left_s = context.left_s
-    return None if left_s is None else left_s + _LATE_SHARE * context.profile.seconds
+    return None if left_s is None else left_s + latest_s(context.profile) - context.profile.seconds
 
 
 async def until_the_limit(
