@@ -85,7 +85,7 @@ def plan(options: argparse.Namespace) -> None:
             print(f"{name}: {task.sentence}")
             continue
         began = time.perf_counter()
-        drafts = asyncio.run(_drafts(task, hardware, options.ideas))
+        drafts = asyncio.run(first_drafts(task, hardware, options.ideas))
         took_s = time.perf_counter() - began
         print(f"{name}: {len(drafts)} candidates in {took_s:.0f} s", flush=True)
         found.append(Planned(task=task, drafts=drafts))
@@ -141,7 +141,8 @@ def _step(name: str, task: Task, folder: Path) -> Iterator[tuple[str, Task | Ref
             yield f"{name} {kind}", trace(source, str(path), policy)
 
 
-async def _drafts(task: Task, hardware: Hardware, wanted: int) -> tuple[Draft, ...]:
+async def first_drafts(task: Task, hardware: Hardware, wanted: int) -> tuple[Draft, ...]:
+    """The candidates of so many first ideas, the most promising first."""
     repertoire = repertoire_for(task, hardware)
     planner_input = PlannerInput(round=1, wanted=wanted, floor_ms=1e-3)
     ideas = (await PlaybookPlanner(repertoire).plan(planner_input)).ideas

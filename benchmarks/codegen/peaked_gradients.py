@@ -1,7 +1,7 @@
 """How long float32 products by parts take on a cross entropy's gradients, and how exact they are.
 
     python benchmarks/codegen/peaked_gradients.py gradients.jsonl [--tokens 8192]
-        [--vocabulary 50257] [--width 768] [--ideas 3]
+        [--vocabulary 50257] [--width 768] [--ideas 3] [--hardware h200]
 
 The gradient of a language model's logits is a row of probabilities with one number near minus one:
 most are far below the row's largest, so that two 16-bit parts say less of them, and sums that they
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from module_candidates import _drafts
+from module_candidates import first_drafts
 from strategies.bench import MODEL_AHEAD_CYCLES, Bench
 
 from kernelwright.profiles.load import hardware_profile
@@ -67,7 +67,7 @@ def gradient(kind: str, options: argparse.Namespace) -> torch.Tensor:
 
 async def measure(options: argparse.Namespace) -> None:
     """Every candidate of both products, on every kind of gradient."""
-    hardware = hardware_profile("h200")
+    hardware = hardware_profile(options.hardware)
     bench = Bench(options.output, hardware)
     for name, product in PRODUCTS.items():
         rows = options.vocabulary if name == "hidden" else options.tokens
@@ -75,7 +75,7 @@ async def measure(options: argparse.Namespace) -> None:
         source = SOURCE.format(name=name, product=product, other=rows, **sizes)
         task = trace(source, f"{name}.py", TracePolicy(entry=name, device="cuda"))
         assert isinstance(task, Task), task
-        drafts = await _drafts(task, hardware, options.ideas)
+        drafts = await first_drafts(task, hardware, options.ideas)
         made = [
             await compile_candidate(
                 one.candidate, architecture=bench.hardware.architecture, timeout_s=90
@@ -120,6 +120,7 @@ def main() -> None:
     words.add_argument("--vocabulary", type=int, default=50257)
     words.add_argument("--width", type=int, default=768)
     words.add_argument("--ideas", type=int, default=3)
+    words.add_argument("--hardware", default="h200")
     asyncio.run(measure(words.parse_args()))
 
 

@@ -34,6 +34,7 @@ from kernelwright.tools.types.run import Summary
 from kernelwright.tools.types.shapes import VerifiedShapes
 from kernelwright.tools.types.training import TrainingSummary
 
+# What marks a folder as an earlier export, which may be replaced.
 EVIDENCE = "evidence.json"
 _NOTHING: Mapping[str, bytes] = {}
 PACKAGES = ("kernelwright", "torch", "numpy", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc")

@@ -19,8 +19,6 @@ from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 from kernelwright.tools.tasks.sources.carried import STATE, content_of
 from kernelwright.tools.types import IN_MODE, RefusedError, Task
 
-# What marks a folder as an earlier export, which may be replaced.
-
 BACKWARD = "backward"  # the folder of the gradients' kernels
 FORWARD = "forward"  # the folder of those that keep what the gradients' need
 PROJECT = "project"  # the folder of what the reference needs

@@ -10,8 +10,10 @@ import pytest
 
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import Event, Noted
+from kernelwright.graphs.run_view.figures import choose
 from kernelwright.graphs.search.pace import Took, larger_looks_s, remember
 from kernelwright.graphs.search.run import measure_again, resume_search
+from kernelwright.graphs.search.summary import status as status_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types import (
     Candidate,
@@ -233,3 +235,20 @@ async def test_a_screening_that_the_limit_ends_costs_nothing_but_itself(
         summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
     )
     assert told.difference is None
+
+
+@pytest.mark.parametrize(
+    ("eager_ms", "compile_ms", "status"), [(2.5, 2.0, "not_settled"), (0.9, 0.8, "no_improvement")]
+)
+async def test_what_was_not_certified_settles_nothing_unless_it_is_slower(
+    search: Search, toy: ModuleType, tmp_path: Path, eager_ms: float, compile_ms: float, status: str
+) -> None:
+    executor = toy.ToyExecutor(eager_ms=eager_ms, compile_ms=compile_ms)
+    archive = Archive.open((await search(executor=executor)).run, tmp_path)
+    winner = choose(archive.standings())
+    assert winner is not None
+    looked = winner.model_copy(update={"effort": "precise"})
+    assert status_of(looked, (looked,), archive.record().baselines) == status
+    screened = looked.evaluation.model_copy(update={"comparisons": ()})
+    seen = looked.model_copy(update={"effort": "screen", "evaluation": screened})
+    assert status_of(seen, (seen,), archive.record().baselines) == status

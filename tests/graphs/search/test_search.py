@@ -16,10 +16,8 @@ from kernelwright.graphs.run_view.events import (
     Event,
     IdeasProposed,
 )
-from kernelwright.graphs.run_view.figures import choose
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import measure_again
-from kernelwright.graphs.search.summary import status as status_of
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.archive import Archive, RunError, elites, list_runs
 from kernelwright.tools.evaluate.executors.base.executor import Capabilities
@@ -167,23 +165,6 @@ async def test_the_status_claims_no_more_than_the_intervals_show(
 ) -> None:
     executor = toy.ToyExecutor(eager_ms=eager_ms, compile_ms=compile_ms)
     assert (await search(executor=executor)).status == status
-
-
-@pytest.mark.parametrize(
-    ("eager_ms", "compile_ms", "status"), [(2.5, 2.0, "not_settled"), (0.9, 0.8, "no_improvement")]
-)
-async def test_what_was_not_certified_settles_nothing_unless_it_is_slower(
-    search: Search, toy: ModuleType, tmp_path: Path, eager_ms: float, compile_ms: float, status: str
-) -> None:
-    executor = toy.ToyExecutor(eager_ms=eager_ms, compile_ms=compile_ms)
-    archive = Archive.open((await search(executor=executor)).run, tmp_path)
-    winner = choose(archive.standings())
-    assert winner is not None
-    looked = winner.model_copy(update={"effort": "precise"})
-    assert status_of(looked, (looked,), archive.record().baselines) == status
-    screened = looked.evaluation.model_copy(update={"comparisons": ()})
-    seen = looked.model_copy(update={"effort": "screen", "evaluation": screened})
-    assert status_of(seen, (seen,), archive.record().baselines) == status
 
 
 async def test_a_task_without_loops_ends_honestly(search: Search) -> None:

@@ -30,6 +30,7 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, Truth, small_steps
 from kernelwright.tools.tasks import DISTRIBUTIONS, PROBES, Reference, applicable, draw
+from kernelwright.tools.tasks.inputs.draws import with_short_significands
 from kernelwright.tools.tasks.random_draws import state_of
 from kernelwright.tools.types import Domain, RefusedError, Task, refuse
 
@@ -111,16 +112,11 @@ _LARGE, _SMALL = 1e5, 1e-6  # beyond half precision's range, as inputs of the sa
 
 
 def shorten(module: nn.Module, generator: torch.Generator) -> None:
-    """Give every floating parameter a significand whose last digits a short one drops.
-
-    1 + 2^-9 + 2^-12 times the power of two at or below each value, as inputs of the probe are: all
-    lose in the same direction. Zeros and signs stay.
-    """
+    """Give every floating parameter a significand whose last digits a short one drops."""
     for value in module.parameters():
         if value.is_floating_point():
             with torch.no_grad():
-                powers = value.abs().clamp_min_(1e-30).log2_().floor_().exp2_()
-                value.sign_().mul_(powers.mul_(1 + 2.0**-9 + 2.0**-12))
+                value.copy_(with_short_significands(value))
 
 
 def _scale(module: nn.Module, factor: float) -> None:

@@ -65,10 +65,18 @@ def _shortened(spec: InputSpec, value: Drawn) -> Drawn:
     if spec.domain != "any" or not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     assert spec.tensor is not None
-    wide = value if value.dtype is torch.float64 else value.float()
+    return _laid_out(with_short_significands(value), spec.tensor.strides)
+
+
+def with_short_significands(values: torch.Tensor) -> torch.Tensor:
+    """Floating values as 1 + 2^-9 + 2^-12 times the power of two at or below each of them.
+
+    Bfloat16, half precision and TF32 lose their last digits, all in the same direction. Zeros,
+    infinities and signs stay.
+    """
+    wide = values if values.dtype is torch.float64 else values.float()
     short = wide.abs().log2().floor_().exp2_().mul_(_SHORT).copysign_(wide)
-    kept = torch.where((wide == 0) | ~wide.isfinite(), wide, short).to(value.dtype)
-    return _laid_out(kept, spec.tensor.strides)
+    return torch.where((wide == 0) | ~wide.isfinite(), wide, short).to(values.dtype)
 
 
 def _needs_own(task: Task) -> bool:
