@@ -126,10 +126,12 @@ def verdict_of(ended: Ended) -> Verdict:
     """The verdict when the candidate is to blame."""
     if ended.how == "timed_out":
         return Verdict.TIMED_OUT
-    if ended.how == "out_of_memory" or ended.signal is signal.SIGKILL:
-        return Verdict.OUT_OF_MEMORY
     if ended.how == "forged":
         return Verdict.CHEATING
+    # The judge's own kill is SIGKILL as well, after whatever it was for.
+    killed_by_the_kernel = ended.how == "exited" and ended.signal is signal.SIGKILL
+    if ended.how == "out_of_memory" or killed_by_the_kernel:
+        return Verdict.OUT_OF_MEMORY
     return Verdict.ILLEGAL_ACCESS if ended.signal in _OUTSIDE_MEMORY else Verdict.CRASHED
 
 

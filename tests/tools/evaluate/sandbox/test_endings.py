@@ -19,6 +19,9 @@ from kernelwright.tools.types import Task, Verdict
     [
         ("timed_out", None, Verdict.TIMED_OUT),
         ("out_of_memory", -9, Verdict.OUT_OF_MEMORY),
+        ("exited", -9, Verdict.OUT_OF_MEMORY),
+        ("forged", -9, Verdict.CHEATING),
+        ("too_many_processes", -9, Verdict.CRASHED),
         ("exited", -signal.SIGSEGV, Verdict.ILLEGAL_ACCESS),
         ("exited", -signal.SIGABRT, Verdict.CRASHED),
         ("exited", 1, Verdict.CRASHED),
