@@ -133,12 +133,11 @@ def _reduces(sketch: Sketch, arg: Ref | None, name: str, source: Ref | None) -> 
 def _scores(sketch: Sketch, scores: Ref, negligible: float) -> Scores | None:
     """What scores are made of, from the softmax back to the product."""
     shape, node = sketch.shape(scores), behind(sketch, scores)
-    found: Scores | None = Scores(sketch.node(scores.node), shape, shape, negligible=negligible)
+    found: Scores | None = Scores(sketch.node(scores.node), shape, (shape,), negligible=negligible)
     while node is not None and found is not None and base(node.op) not in ("bmm", "mm"):
         at_scores = node.out[0].shape[-2:] == shape[-2:] and node.out[0].numel == prod(shape)
         found, source = _step(sketch, node, found) if at_scores else (None, scores)
-        if found is not None and len(node.out[0].shape) > len(found.fine):
-            found = replace(found, fine=node.out[0].shape)
+        found = found.viewed(node.out[0].shape) if found is not None else None
         node = behind(sketch, source)
     if node is None or found is None or node.out[0].shape[-2:] != shape[-2:]:
         return None

@@ -1,9 +1,9 @@
 """What stands between products of attention that a module writes out: masks, biases, casts, views.
 
 A boolean mask is one for the call, a bias is added, and a mask of positions alone that keeps what
-lies up to the diagonal is said as such. Where scores were viewed with more dimensions when a mask
-was added (windows of several images), masks are joined there, and what images share stays one
-element in memory.
+lies up to the diagonal is said as such. Where scores were viewed with other numbers of dimensions
+when a mask was added (windows of several images, heads and batches as one), masks are joined in the
+view with the most, and what images share stays one element in memory.
 """
 
 from __future__ import annotations
@@ -30,18 +30,32 @@ _VIEWS = frozenset({
 class Scores:
     """A product of queries and keys, what it is multiplied by, and what is masked out or added.
 
-    Conditions and biases have as many dimensions as the scores had where they were used; where that
-    were views of another shape, `fine` is the one with the most. `factors` are numbers for rows.
+    Conditions and biases have as many dimensions as the scores had where they were used. `shape` is
+    that of the softmax; `views` has every shape that scores were used in, one for each number of
+    dimensions. `factors` are numbers for rows.
     """
 
     product: Node
     shape: Shape
-    fine: Shape
+    views: tuple[Shape, ...]
     scale: float = 1.0
     factors: tuple[Ref, ...] = ()
     biases: tuple[Ref, ...] = ()
     masks: tuple[Mask, ...] = ()
     negligible: float = -math.inf
+
+    @property
+    def fine(self) -> Shape:
+        """The view with the most dimensions."""
+        return max(self.views, key=len)
+
+    def viewed(self, shape: Shape) -> Scores | None:
+        """Used in one more shape; None where another one has as many dimensions."""
+        if shape in self.views:
+            return self
+        if any(len(one) == len(shape) for one in self.views):
+            return None
+        return replace(self, views=(*self.views, shape))
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,7 @@ def masking(
     causal = [one for one in found.masks if _keeps_triangle(sketch, one)]
     if causal and len(causal) == len(found.masks) and not found.biases:
         return Scalar(value=None), True
-    if len(found.fine) > len(found.shape):
+    if len(found.views) > 1:
         finer = _in_fine(sketch, found)
         if finer is None:
             return None
@@ -153,13 +167,11 @@ def _parts_of(shape: Shape, fine: Shape) -> list[Shape] | None:
 
 def _in_fine(sketch: Sketch, found: Scores) -> Scores | None:
     """Biases and masks with the dimensions of the finest view of scores."""
+    split = {len(view): _parts_of(view, found.fine) for view in found.views}
 
     def finer(x: Ref) -> Ref | None:
-        rank = len(sketch.shape(x))
-        if rank == len(found.fine):
-            return x
-        parts = _parts_of(found.shape, found.fine)
-        if rank != len(found.shape) or parts is None:
+        parts = split.get(len(sketch.shape(x)))
+        if parts is None:
             return None
         sides = zip(sketch.shape(x), parts, strict=True)
         shape = [one for size, of in sides for one in (of if size > 1 else (1,) * len(of))]

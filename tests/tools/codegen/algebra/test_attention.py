@@ -40,6 +40,25 @@ def windows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) 
     return (softmax(scores) @ v)[1:3]
 
 
+def heads_and_batches(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor
+) -> torch.Tensor:
+    """A bias where heads and batches are one dimension, a mask where they are two."""
+    flat = [one.flatten(0, 1) for one in (q, k, v)]
+    heads = torch.stack([m[0, 0] * at for at in range(flat[0].shape[0])])
+    scores = torch.bmm(flat[0], flat[1].transpose(1, 2)) * 0.2 + heads
+    scores = scores.view(*q.shape[:2], *scores.shape[-2:]).masked_fill(m > 2, LOW)
+    return torch.bmm(softmax(scores).flatten(0, 1), flat[2]).view(*q.shape[:2], 24, 32)
+
+
+def other_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """Biases of four heads, then of four batches: as many dimensions, of other sizes."""
+    four = torch.stack([m[0, 0] * at for at in range(4)])
+    scores = q @ k.mT * 0.2 + four
+    turned = scores.view(4, 2, 24, 24) + four[:, None]
+    return softmax(turned.view(2, 4, 24, 24)) @ v
+
+
 def per_head(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     scale = m[0, 0, :4, 1].exp()[:, None, None]
     return softmax(q @ k.mT * scale + m) @ v
@@ -75,6 +94,7 @@ SPELT: dict[str, Function] = {
     "far_below": lambda q, k, v, m: softmax((q @ k.mT * 0.2).masked_fill(m < -0.5, -3e4)) @ v,
     "kept": lambda q, k, v, m: softmax(torch.where(m > -0.5, q @ k.mT * 0.2, LOW)) @ v,
     "windows": windows,
+    "heads_and_batches": heads_and_batches,
     "bias": lambda q, k, v, m: softmax(m + torch.einsum("bhqd,bhkd->bhqk", q, k) / 5) @ v,
     "both": lambda q, k, v, m: (
         softmax((q @ k.mT * 0.2 + m).masked_fill(~triangle(m), LOW).masked_fill(m > 2, LOW)) @ v
@@ -112,6 +132,7 @@ LEFT: dict[str, Function] = {
     "turned_weights": lambda q, k, v, m: (
         softmax(q @ k.mT).transpose(0, 1) @ v.transpose(0, 1)[:, :1]
     ),
+    "other_heads": other_heads,
     "scores_returned": lambda q, k, v, m: (softmax(q @ k.mT) @ v).sum() + (q @ k.mT).sum(),
 }
 
@@ -184,7 +205,7 @@ def test_float32_is_a_call_only_where_there_is_a_kernel_for_it() -> None:
     assert not WRITTEN_SINGLE_ATTENTION.is_for("sm_80")
 
 
-SINGLE = {name: SPELT[name] for name in ("bias", "filled", "flat", "windows")}
+SINGLE = {name: SPELT[name] for name in ("bias", "filled", "flat", "heads_and_batches", "windows")}
 SINGLE |= {"per_head": per_head}
 
 
