@@ -248,7 +248,8 @@ class Context:
     def space(self, views: Sequence[View], shape: Sequence[int]) -> Space:
         """Axes for `shape` fine enough for every view, which are broadcast to it.
 
-        A view whose atoms fit no common refinement is copied first.
+        A view whose atoms fit no common refinement is copied first. Raises `UnlikeError` where the
+        views do not broadcast to `shape`.
         """
         held = [expand(view, shape) for view in views]
         dims: list[tuple[int, ...]] = []
@@ -259,6 +260,8 @@ class Context:
                     continue
                 finer = refine(sizes, [atom.size for atom in view.dims[at]])
                 if finer is None:
+                    if extent(view.dims[at]) != size:
+                        raise UnlikeError(f"{view.buffer} of {view.shape} is not {tuple(shape)}")
                     copied = self.copy(views[number])
                     return self.space([*views[:number], copied, *views[number + 1 :]], shape)
                 sizes = finer
