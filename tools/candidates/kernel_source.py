@@ -354,9 +354,13 @@ def valid_settings(source: KernelSource, limit: int = 4096) -> list[tuple[Settin
 
     All of them in the order of declaration when the tunables have at most `limit` combinations.
     Otherwise the default, then what differs from it in one tunable, then a fixed random
-    sample, `limit` in total at most.
+    sample, `limit` in total at most, and fewer of more than 16 tunables: none is near the default.
     """
     return list(_valid_settings(source, limit))
+
+
+# Values that a random sample of settings is made of: 4,096 settings of 16 tunables.
+_SAMPLED_VALUES = 65_536
 
 
 @lru_cache(maxsize=16)  # a coder, a tuner and a judge ask for the same kernel's
@@ -371,8 +375,9 @@ def _valid_settings(source: KernelSource, limit: int) -> tuple[tuple[Setting, ..
     draw = random.Random(0)
     # A rule is about few tunables, so the same few cases of it come up in every draw.
     rules = [_Remembered(rule) for rule in _rules(source)]
-    for _ in range(4 * limit):
-        if len(found) >= limit:
+    sampled = min(limit, _SAMPLED_VALUES // len(source.tunables))
+    for _ in range(4 * sampled):
+        if len(found) >= sampled:
             break
         values = {item.name: draw.choice(item.values) for item in source.tunables}
         if all(rule.holds(values) for rule in rules):

@@ -53,6 +53,15 @@ def test_huge_spaces_are_sampled_the_same_way_every_time() -> None:
     assert all(values(item)["T0"] * values(item)["T1"] <= 8 for item in found)
 
 
+def test_of_many_tunables_fewer_settings_are_drawn_by_chance() -> None:
+    kernel = source(*(f"tune: T{index} in 1, 2, 4, 8" for index in range(64)))
+    found = valid_settings(kernel)
+    default = values(found[0])
+    apart = [sum(values(item)[name] != default[name] for name in default) for item in found]
+    assert apart[:193] == [0, *[1] * 192]
+    assert len(found) == 65_536 // 64
+
+
 def test_contradictions_are_named_and_do_not_hang() -> None:
     lines = [f"tune: T{index} in 1, 2, 4, 8" for index in range(30)]
     kernel = source(*lines, "require: T29 > 8")

@@ -262,8 +262,10 @@ class Merging:
     steps: list[Step]
     needed: frozenset[str]
     paths: Paths = field(init=False)
-    # Pairs of nests that share nothing, by their ids; `alive` so that an id is never another's.
+    # By ids, pairs of nests that share nothing, and for a nest the others with which it could not
+    # be merged, one and all; `alive` so that an id is never another's.
     apart: set[tuple[int, int]] = field(default_factory=set, init=False)
+    settled: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False)
     alive: list[Nest] = field(default_factory=list, init=False)
 
     def run(self) -> list[Step]:
@@ -277,19 +279,14 @@ class Merging:
 
     def _merge(self, candidates: Candidates, near: bool = False) -> None:
         failed: set[tuple[int, int]] = set()
-        self.alive.clear()
-        self.apart.clear()
+        for known in (self.alive, self.apart, self.settled):
+            known.clear()
         self.paths = Paths(self.steps)
         while self._merge_once(candidates, near, failed):
             self.steps = still_needed(self.steps, self.needed)
             self.paths = Paths(self.steps)
 
-    def _merge_once(
-        self,
-        candidates: Candidates,
-        near: bool,
-        failed: set[tuple[int, int]],
-    ) -> bool:
+    def _merge_once(self, candidates: Candidates, near: bool, failed: set[tuple[int, int]]) -> bool:
         for first, second in candidates():
             if first.nest is None or second.nest is None or (near and first.stage != second.stage):
                 continue
@@ -325,12 +322,17 @@ class Merging:
 
     def _siblings(self) -> Iterator[tuple[Step, Step]]:
         """Nests that read the same tensor."""
-        nests = [step for step in self.steps if step.nest is not None]
-        for at, first in enumerate(nests):
-            for second in nests[at + 1 : at + 33]:
-                if first.nest and second.nest and self._share(first.nest, second.nest):
-                    turned = first.reads & second.targets
-                    yield (second, first) if turned else (first, second)
+        nests = [(step, step.nest) for step in self.steps if step.nest is not None]
+        ids = tuple(id(nest) for _, nest in nests)
+        for at, (first, nest) in enumerate(nests):
+            near = ids[at + 1 : at + 33]
+            if self.settled.get(ids[at]) == near:
+                continue
+            for second, other in nests[at + 1 : at + 33]:
+                if self._share(nest, other):
+                    yield (second, first) if nest.reads & other.targets else (first, second)
+            self.settled[ids[at]] = near
+            self.alive += [nest, *(other for _, other in nests[at + 1 : at + 33])]
 
     def _share(self, first: Nest, second: Nest) -> bool:
         """Whether two nests could be one for what they read; asked again after every merge."""
