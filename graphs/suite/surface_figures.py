@@ -30,10 +30,6 @@ class Estimate(Value):
     low: float
     high: float
 
-    def excludes(self, value: float) -> bool:
-        """Whether that lies outside the interval."""
-        return value < self.low or value > self.high
-
     def overlaps(self, other: "Estimate") -> bool:
         """Whether the two intervals have anything in common."""
         return self.low <= other.high and other.low <= self.high

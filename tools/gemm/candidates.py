@@ -14,7 +14,7 @@ from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Loop, Program, Strategy
 from kernelwright.tools.codegen.library.assemble import assemble
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.languages import new_candidate, parse_kernel, with_settings
 from kernelwright.tools.types import Candidate, Graph, Setting, Value
 
@@ -57,7 +57,7 @@ class ProductKernels:
     """
 
     def __init__(self, graph: Graph, hardware: Hardware) -> None:
-        self._program: Program = lower(graph, products=True)
+        self._program: Program = lower(graph, lowering=Lowering(products=True))
         self._hardware, self._emitter = hardware, CudaEmitter()
         loops = self._program.loops
         self._loop: Loop | None = loops[0] if len(loops) == 1 else None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
 from strategies.loops import Problem, Truth
@@ -54,10 +54,12 @@ def called(
         graph = to_graph(traced, names)
     program = lower(
         graph,
-        products=products,
-        convolutions=convolutions,
-        sums_windows=sums_windows,
-        channels_last=channels_last,
+        lowering=Lowering(
+            products=products,
+            convolutions=convolutions,
+            sums_windows=sums_windows,
+            channels_last=channels_last,
+        ),
     )
     (output,) = program.returns
     return Problem(

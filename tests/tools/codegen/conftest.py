@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kernelwright.tools.codegen.ir import PlanLine, Program
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.tasks.convert import constants_of
 from kernelwright.tools.types import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 
@@ -30,7 +30,7 @@ class Checked:
         self, module: torch.nn.Module, inputs: Sequence[torch.Tensor], products: bool
     ) -> None:
         self.graph = graph_of(module, inputs)
-        self.program = lower(self.graph, products=products)
+        self.program = lower(self.graph, lowering=Lowering(products=products))
         weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         weights |= constants_of(self.graph, "cpu")
         weights = {name: tensor.detach().clone() for name, tensor in weights.items()}

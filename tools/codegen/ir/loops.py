@@ -176,10 +176,10 @@ class Store(Value):
 class Loop(Value):
     """One fused loop nest; see the module's description.
 
-    `fixed` names the buffers that hold a weight as the module does: what a kernel makes of one of
-    them alone can be made once, and again when the weight changes. A loop that does nothing else is
-    done `once` like that, as a whole. `sums` is what kernels may keep
-    the sum of a product in: less than float32 only where somebody asked for it.
+    `preparable` names the buffers that hold a weight as the module does: what a kernel makes of one
+    of them alone can be made in the plan's `prepare`, once, and again when the weight changes. A
+    loop that does nothing else `is_prepared` as a whole. `sums` is what kernels may keep the sum of
+    a product in: less than float32 only where somebody asked for it.
     """
 
     name: str
@@ -190,8 +190,8 @@ class Loop(Value):
     family: str = "pointwise"
     sums: DType = DType.FLOAT32
     # Who asks for it says it; the loop itself is the same.
-    fixed: tuple[str, ...] = Field(default=(), exclude=True)
-    once: bool = Field(default=False, exclude=True)
+    preparable: tuple[str, ...] = Field(default=(), exclude=True)
+    is_prepared: bool = Field(default=False, exclude=True)
 
     @property
     def rows(self) -> int:

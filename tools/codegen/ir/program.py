@@ -52,14 +52,15 @@ class Emitted(Value):
     every function carries the prefix it was given, so several can share one file. `plan` holds
     the plan's lines that allocate its temporaries and launch it, without indentation; outputs
     are allocated by whoever puts the plan together, under their buffers' names, and allocations
-    may be moved behind launches that do not take them. `once` are lines that read the loop's fixed
-    buffers alone and make the tensors `kept`, which lines of `plan` take.
+    may be moved behind launches that do not take them. `prepare` are lines of the plan's `prepare`:
+    they read the loop's `preparable` weights alone and make the tensors `prepared`, which lines of
+    `plan` take.
     """
 
     source: str
     plan: tuple[str, ...]
-    once: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
+    prepared: tuple[str, ...] = ()
 
 
 class Buffer(Value):
@@ -144,6 +145,11 @@ class Program(Value):
     def loops(self) -> tuple[Loop, ...]:
         """The steps that are kernels."""
         return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @property
+    def prepared(self) -> tuple[Loop, ...]:
+        """The loops that are run in the plan's `prepare`, once for a weight, and in no call."""
+        return tuple(loop for loop in self.loops if loop.is_prepared)
 
     @property
     def nodes(self) -> tuple[ProgramNode, ...]:

@@ -165,8 +165,8 @@ def _named_by(loop: Loop) -> list[str]:
 
 
 def _nameless(loop: Loop, names: Mapping[str, str]) -> Loop:
-    fixed = tuple(sorted(names[name] for name in loop.fixed))
-    return loop.on_buffers(names).model_copy(update={"name": "", "fixed": fixed})
+    preparable = tuple(sorted(names[name] for name in loop.preparable))
+    return loop.on_buffers(names).model_copy(update={"name": "", "preparable": preparable})
 
 
 def _nameless_call(call: LibraryCall, names: Mapping[str, str]) -> LibraryCall:

@@ -5,7 +5,7 @@ allocations, library calls, views, returns, buffer updates) is written here.
 
 A candidate of many loops is kept small: loops that are alike (`alike.py`) under equal strategies
 are emitted once and launched on other buffers. A file has a bounded number of tunables; beyond that
-the loops with the least time have theirs fixed at the first valid values.
+the loops with the least time have theirs at the first valid values.
 
 What a loop makes of weights alone stands in the plan's `prepare`.
 
@@ -36,8 +36,8 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.library.alike import Renaming, on_other_buffers, shape_of
-from kernelwright.tools.codegen.library.fixed_weights import laid_out_once
-from kernelwright.tools.codegen.library.plan_check import Packing, Part, check_plan
+from kernelwright.tools.codegen.library.plan_check import Part, Preparation, check_plan
+from kernelwright.tools.codegen.library.prepare import run_in_prepare
 from kernelwright.tools.codegen.library.statements import Statement, statement
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.types import LanguageName, Value
@@ -94,13 +94,13 @@ def within_budget(
     for name in order:
         count = len(_tunables(emitted[name].source))
         if count > left:
-            result[name] = fixed(emitted[name], header, language)
+            result[name] = untuned(emitted[name], header, language)
         else:
             left -= count
     return result
 
 
-def fixed(emitted: Emitted, header: str, language: LanguageName) -> Emitted:
+def untuned(emitted: Emitted, header: str, language: LanguageName) -> Emitted:
     """The same kernel with every tunable at its first valid value."""
     source = parse_kernel(f"{header}\n{emitted.source}", language)
     values = {setting.name: str(setting.value) for setting in complete_settings(source)}
@@ -109,8 +109,8 @@ def fixed(emitted: Emitted, header: str, language: LanguageName) -> Emitted:
     return Emitted(
         source=_valued("\n".join(kept), values),
         plan=tuple(_valued(line, values) for line in emitted.plan),
-        once=tuple(_valued(line, values) for line in emitted.once),
-        kept=emitted.kept,
+        prepare=tuple(_valued(line, values) for line in emitted.prepare),
+        prepared=emitted.prepared,
     )
 
 
@@ -160,19 +160,20 @@ def assemble(
     times = {node.name: emitter.predicted_ms(node, chosen[node.name], hardware) for node in ours}
     order = tuple(sorted(emitted, key=lambda name: -times[name]))
     emitted = within_budget(emitted, order, emitter.header(), emitter.language)
-    packers = _packers(ours, firsts, emitted)
+    preparers = _preparers(ours, firsts, emitted)
     lines = {
-        node.name: _launches(node, firsts[node.name], packers[node.name], emitted) for node in ours
-    }
-    once = [
-        _made_once(node, firsts[node.name], emitted[firsts[node.name].name])
+        node.name: _launches(node, firsts[node.name], preparers[node.name], emitted)
         for node in ours
-        if packers[node.name] is node
+    }
+    prepare = [
+        _preparation(node, firsts[node.name], emitted[firsts[node.name].name])
+        for node in ours
+        if preparers[node.name] is node
     ]
     call = _call(program, lines)
     sources = [one.source for one in emitted.values()]
-    check_plan(program.parameters, program.weights, once, call, sources)
-    plan = [*_prepare(program, once), *_plan(program, call)]
+    check_plan(program.parameters, program.weights, prepare, call, sources)
+    plan = [*_prepare(program, prepare), *_plan(program, call)]
     return Assembled(kernel=_kernel(ours, emitter, emitted), plan="\n".join(plan) + "\n")
 
 
@@ -195,48 +196,52 @@ def _firsts(nodes: Sequence[ProgramNode], chosen: Mapping[str, Strategy]) -> dic
     }
 
 
-def _packers(
+def _preparers(
     nodes: Sequence[ProgramNode], firsts: Mapping[str, ProgramNode], emitted: Mapping[str, Emitted]
 ) -> dict[str, ProgramNode]:
-    """For every node, the first one whose weights its kernels read as packed: equal lines do it."""
+    """For every node, the first one that prepares what its kernels read: equal lines do it."""
     known: dict[tuple[str, ...], ProgramNode] = {}
     return {
-        node.name: known.setdefault((first.name, *_once(node, first, emitted[first.name])), node)
+        node.name: known.setdefault(
+            (first.name, *_prepare_lines(node, first, emitted[first.name])), node
+        )
         for node in nodes
         for first in (firsts[node.name],)
     }
 
 
-def _once(node: ProgramNode, first: ProgramNode, emitted: Emitted) -> tuple[str, ...]:
-    """The lines that make what a node keeps of its weights, under the names of the first one."""
-    lines = emitted.once if first is node else on_other_buffers(emitted.once, first, node)
+def _prepare_lines(node: ProgramNode, first: ProgramNode, emitted: Emitted) -> tuple[str, ...]:
+    """The lines that prepare what a node takes, under the names of the first one."""
+    lines = emitted.prepare
+    lines = lines if first is node else on_other_buffers(lines, first, node)
     return tuple(ast.unparse(ast.parse(line)) for line in lines)
 
 
 def _launches(
-    node: ProgramNode, first: ProgramNode, packer: ProgramNode, emitted: Mapping[str, Emitted]
+    node: ProgramNode, first: ProgramNode, preparer: ProgramNode, emitted: Mapping[str, Emitted]
 ) -> tuple[str, ...]:
     found = emitted[first.name]
     lines = found.plan if first is node else on_other_buffers(found.plan, first, node)
-    return (*(f'{name} = prepared["{_own(name, packer, first)}"]' for name in found.kept), *lines)
+    names = found.prepared
+    return (*(f'{name} = prepared["{_own(name, preparer, first)}"]' for name in names), *lines)
 
 
 def _own(name: str, node: ProgramNode, first: ProgramNode) -> str:
-    """A node's name for what the kernels that it shares make once of its weights."""
+    """A node's name for what the kernels that it shares prepare."""
     return node.name + name.removeprefix(first.name)
 
 
-def _made_once(node: ProgramNode, first: ProgramNode, emitted: Emitted) -> Packing:
-    """What a node keeps of its weights, under names of its own."""
-    trees = [ast.parse(line) for line in _once(node, first, emitted)]
+def _preparation(node: ProgramNode, first: ProgramNode, emitted: Emitted) -> Preparation:
+    """What is prepared for a node, under names of its own."""
+    trees = [ast.parse(line) for line in _prepare_lines(node, first, emitted)]
     made = {name for tree in trees for name in _bound(tree)}
     renaming = Renaming({name: _own(name, node, first) for name in made})
     own = tuple(ast.unparse(renaming.visit(tree)) for tree in trees)
-    return Packing(own, tuple(_own(name, node, first) for name in emitted.kept))
+    return Preparation(own, tuple(_own(name, node, first) for name in emitted.prepared))
 
 
-def _prepare(program: Program, made: Sequence[Packing]) -> Iterator[str]:
-    """The function that makes what is kept of weights; nothing where nothing is."""
+def _prepare(program: Program, made: Sequence[Preparation]) -> Iterator[str]:
+    """The plan's function that prepares; nothing where nothing is prepared."""
     lines = [line for one in made for line in one.lines]
     if not lines:
         return
@@ -246,8 +251,8 @@ def _prepare(program: Program, made: Sequence[Packing]) -> Iterator[str]:
         if name in used:
             yield f'    {name} = weights["{target}"]'
     yield from (f"    {line}" for line in lines)
-    kept = ", ".join(f'"{name}": {name}' for one in made for name in one.kept)
-    yield f"    return {{{kept}}}"
+    prepared = ", ".join(f'"{name}": {name}' for one in made for name in one.prepared)
+    yield f"    return {{{prepared}}}"
     yield ""
     yield ""
 
@@ -260,11 +265,11 @@ def _emitted(
     hardware: Hardware,
 ) -> Emitted:
     found = emitter.emit(emitter.rewritten(node, strategy), strategy, f"{node.name}_", hardware)
-    if not isinstance(node, Loop) or not node.once:
+    if not isinstance(node, Loop) or not node.is_prepared:
         return found
     stored = [program.buffer(store.access.buffer) for store in node.stores]
-    plain = fixed(found, emitter.header(), emitter.language)
-    return laid_out_once(node, plain, {one.name: _allocation_lines(one) for one in stored})
+    plain = untuned(found, emitter.header(), emitter.language)
+    return run_in_prepare(node, plain, {one.name: _allocation_lines(one) for one in stored})
 
 
 def _kernel(nodes: Sequence[ProgramNode], emitter: Emitter, emitted: Mapping[str, Emitted]) -> str:
@@ -313,6 +318,7 @@ def _call(program: Program, launches: Mapping[str, tuple[str, ...]]) -> list[Par
     """What a call does once its weights have names, step by step."""
     parts: list[Part] = []
     made = {*program.parameters, *(name for name, _ in program.weights)}
+    prepared = {loop.name for loop in program.prepared}
     for step in program.steps:
         node = program.node(step)
         if isinstance(step, PlanLine) and (node is None or node.name not in launches):
@@ -322,10 +328,10 @@ def _call(program: Program, launches: Mapping[str, tuple[str, ...]]) -> list[Par
             stored = _stored(program, node)
             new = [buffer for buffer in stored if buffer.name not in made]
             made |= {buffer.name for buffer in new}
-            is_kept = isinstance(node, Loop) and node.once  # allocated in `prepare`
-            allocations = [] if is_kept else [*map(_allocation_lines, new)]
+            is_prepared = node.name in prepared  # and allocated there
+            allocations = [] if is_prepared else [*map(_allocation_lines, new)]
             lines = tuple(allocated_late([*allocations, *launches[node.name]]))
-            stores = () if is_kept else tuple(buffer.name for buffer in stored)
+            stores = () if is_prepared else tuple(buffer.name for buffer in stored)
             parts.append(Part(lines, stores, is_kernels=True))
     return [*parts, Part((f"return {_result(program)}",))]
 

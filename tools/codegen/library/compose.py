@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kernelwright.tools.candidates import complete_settings
 from kernelwright.tools.candidates.plan.validate import validate_plan
 from kernelwright.tools.candidates.plan.vocabulary import RESERVED
-from kernelwright.tools.codegen.library.fixed_weights import without_prepare
+from kernelwright.tools.codegen.library.prepare import without_prepare
 from kernelwright.tools.codegen.lower.operators.library import PLACEMENT, written
 from kernelwright.tools.languages import new_candidate, parse_kernel
 from kernelwright.tools.tasks.regions import in_order, keeps_layout
@@ -229,8 +229,8 @@ class _Writer:
         self._nodes = {node.name: node for node in graph.nodes}
         self._ours = {name for region in at_home for name in region.outputs}
         self._picked = {refs(node)[0] for node in graph.nodes if node.op == "getitem"}
-        self._prepared: list[ast.stmt] = []
-        self._kept: dict[str, ast.expr] = {}
+        self._prepare_body: list[ast.stmt] = []
+        self._prepared: dict[str, ast.expr] = {}
 
     def plan(self, units: Sequence[Node | Region]) -> str:
         """Both functions of the plan."""
@@ -250,13 +250,13 @@ class _Writer:
         return f"{self._prepare()}def forward({', '.join(self._parameters)}):\n{body}\n"
 
     def _prepare(self) -> str:
-        if not self._prepared:
+        if not self._prepare_body:
             return ""
-        keys = [ast.Constant(name) for name in self._kept]
-        made = ast.Return(ast.Dict(keys=list(keys), values=list(self._kept.values())))
+        keys = [ast.Constant(name) for name in self._prepared]
+        made = ast.Return(ast.Dict(keys=list(keys), values=list(self._prepared.values())))
         body = "\n".join(
             f"    {line}"
-            for statement in (*self._prepared, made)
+            for statement in (*self._prepare_body, made)
             for line in ast.unparse(ast.fix_missing_locations(statement)).splitlines()
         )
         return f"def prepare(weights):\n{body}\n\n\n"
@@ -342,10 +342,10 @@ class _Writer:
         *body, last = (renaming.placed(statement) for statement in prepare.body)
         assert isinstance(last, ast.Return)
         assert isinstance(last.value, ast.Dict)
-        self._prepared += body
+        self._prepare_body += body
         for key, value in zip(last.value.keys, last.value.values, strict=True):
             assert isinstance(key, ast.Constant)
-            self._kept[f"{prefix}{key.value!s}"] = value
+            self._prepared[f"{prefix}{key.value!s}"] = value
 
     def _last_uses(self, units: Sequence[Node | Region]) -> dict[int, list[str]]:
         """The results that nothing reads behind a unit, by its place."""

@@ -34,7 +34,6 @@ from kernelwright.tools.codegen.library.emitters import (
     keeps_up,
     lacks_kernels,
 )
-from kernelwright.tools.codegen.library.fixed_weights import with_fixed_weights
 from kernelwright.tools.codegen.library.forms.attention import (
     ATTENTION_KINDS,
     CALLED_CONVOLUTIONS_FORM,
@@ -51,6 +50,7 @@ from kernelwright.tools.codegen.library.forms.forms import (
 )
 from kernelwright.tools.codegen.library.forms.products import PRODUCT_KINDS
 from kernelwright.tools.codegen.library.forms.windows import WINDOW_KINDS
+from kernelwright.tools.codegen.library.prepare import with_prepared_weights
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
 FORM = "form"
@@ -231,8 +231,8 @@ def repertoire_for(
 ) -> "PlaybookRepertoire":
     """What the playbook can do for a task, in the device's own language unless another is given.
 
-    Weights are packed once where a kernel packs them and the plan `prepares`; kernels for several
-    sizes share a plan, and pack in every call.
+    What kernels make of weights alone is prepared where the plan `prepares`; kernels for several
+    sizes share a plan, and make it in every call.
     """
     writes = RememberingEmitter(emitter or emitter_for(hardware), hardware)
 
@@ -257,7 +257,7 @@ def repertoire_for(
     found = forms(task, more, kinds=kinds, is_ours=is_ours, takes=takes)
     if prepares and not task.dimensions:
         found = tuple(
-            replace(one, program=with_fixed_weights(one.program, hardware)) for one in found
+            replace(one, program=with_prepared_weights(one.program, hardware)) for one in found
         )
     return PlaybookRepertoire(found, writes, hardware)
 
@@ -389,11 +389,12 @@ class PlaybookRepertoire:
     def _alike(self, form: Form) -> list[tuple[ProgramNode, ...]]:
         """Its nodes, those together that are alike and have the same strategies.
 
-        What is done once takes no time of a call, and nothing is gained by another way to do it.
+        What is prepared takes no time of a call, and nothing is gained by another way to do it.
         """
         found: dict[tuple[ProgramNode, tuple[Strategy, ...]], list[ProgramNode]] = {}
         ours = self._ours(form)
-        in_calls = [node for node in ours if not (isinstance(node, Loop) and node.once)]
+        prepared = {loop.name for loop in form.program.prepared}
+        in_calls = [node for node in ours if node.name not in prepared]
         for node in in_calls or ours:
             found.setdefault((shape_of(node), self._ways(node, form)), []).append(node)
         return [tuple(nodes) for nodes in found.values()]

@@ -57,17 +57,17 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
-    """Lines of `prepare`, and the names of what they make that it returns."""
+class Preparation:
+    """Lines of `prepare`, and the names of what they make that it returns as `prepared`."""
 
     lines: tuple[str, ...]
-    kept: tuple[str, ...]
+    prepared: tuple[str, ...]
 
 
 def check_plan(
     parameters: Iterable[str],
     weights: Iterable[tuple[str, str]],
-    prepare: Sequence[Packing],
+    prepare: Sequence[Preparation],
     call: Sequence[Part],
     sources: Iterable[str],
 ) -> None:
@@ -76,7 +76,7 @@ def check_plan(
     Args:
         parameters: of the forward.
         weights: variables of both functions, and the state-dict names of what they hold.
-        prepare: what is made once.
+        prepare: what is prepared.
         call: the steps of a call, of which the last returns.
         sources: device code of the kernels.
 
@@ -85,19 +85,19 @@ def check_plan(
     """
     known = [declared(source) for source in sources]
     held = {name: f'weights["{target}"]' for name, target in weights}
-    once = _Followed("prepare", held, known)
-    for packing in prepare:
-        for text in packing.lines:
-            once.follow(statement(text), is_kernels=True)
-        once.keep(packing.kept)
-    packed = {held.get(name, name) for one in prepare for name in _read_by(one)}
+    preparing = _Followed("prepare", held, known)
+    for one in prepare:
+        for text in one.lines:
+            preparing.follow(statement(text), is_kernels=True)
+        preparing.keep(one.prepared)
+    read = {held.get(name, name) for one in prepare for name in _read_by(one)}
     held |= {name: name for name in parameters}
-    held |= {name: name for one in prepare for name in map(_prepared, one.kept)}
-    forward = _Followed("forward", held, known, frozenset(packed))
+    held |= {name: name for one in prepare for name in map(_prepared, one.prepared)}
+    forward = _Followed("forward", held, known, frozenset(read))
     for part in call:
         statements = [statement(text) for text in part.lines]
-        for one in statements:
-            forward.follow(one, is_kernels=part.is_kernels)
+        for each in statements:
+            forward.follow(each, is_kernels=part.is_kernels)
         forward.store(part.stores, statements)
 
 
@@ -105,8 +105,8 @@ def _prepared(name: str) -> str:
     return f'{_PREPARED}{name}"]'
 
 
-def _read_by(packing: Packing) -> set[str]:
-    return {name for text in packing.lines for name in statement(text).reads}
+def _read_by(one: Preparation) -> set[str]:
+    return {name for text in one.lines for name in statement(text).reads}
 
 
 class _Followed:
@@ -116,7 +116,7 @@ class _Followed:
         function: What it is called.
         given: Names that are bound before, and the memory of each, which is not to be written.
         kernels: What the kernels declare.
-        packed: Weights of which `prepare` makes something.
+        read: Weights that `prepare` reads.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class _Followed:
         function: str,
         given: Mapping[str, str],
         kernels: Sequence[Declared],
-        packed: frozenset[str] = frozenset(),
+        read: frozenset[str] = frozenset(),
     ) -> None:
-        self._function, self._packed = function, packed
+        self._function, self._read_by_prepare = function, read
         self._given = frozenset(given.values())
         self._may_write: dict[str, tuple[May, ...]] = {}
         self._memory: dict[str, frozenset[str]] = {}
@@ -220,7 +220,7 @@ class _Followed:
             weight = f'weights["{target}"]'
             if is_kernels:
                 self._refuse(one.text, f"changes {weight}, which the program does not")
-            if weight in self._packed:
+            if weight in self._read_by_prepare:
                 self._refuse(one.text, f"changes {weight}, of which prepare made something")
 
     def _check_returned(self, one: Statement) -> None:

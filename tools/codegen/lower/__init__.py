@@ -6,5 +6,6 @@ exact: shapes are concrete.
 """
 
 from kernelwright.tools.codegen.lower.driver import lower
+from kernelwright.tools.codegen.lower.nests.context import Lowering
 
-__all__ = ["lower"]
+__all__ = ["Lowering", "lower"]

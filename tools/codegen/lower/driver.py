@@ -19,6 +19,7 @@ from kernelwright.tools.codegen.lower.fusion.schedule import DEAREST_LAUNCH_BYTE
 from kernelwright.tools.codegen.lower.nests.context import (
     Arguments,
     Context,
+    Lowering,
     Step,
     UnlikeError,
     base,
@@ -49,17 +50,7 @@ from kernelwright.tools.types import DType, Graph, Node, Ref, TensorSpec
 from kernelwright.tools.types.graph import refs, words
 
 
-def translate(
-    graph: Graph,
-    *,
-    channels_last: bool = False,
-    products: bool = False,
-    convolutions: bool = False,
-    calls_attention: bool = False,
-    folds: bool = False,
-    sums_windows: bool = False,
-    calls_windows: bool = False,
-) -> Context:
+def translate(graph: Graph, lowering: Lowering) -> Context:
     """Every node of the graph as steps over virtual buffers."""
     users = users_of(graph)
     leaves = frozenset([*graph.outputs, *(mutation.node for mutation in graph.mutations)])
@@ -67,15 +58,10 @@ def translate(
     context = Context(
         single=single,
         kept=with_viewed(graph, leaves),
-        channels_last=channels_last,
-        products=products,
-        convolutions=convolutions,
-        calls_attention=calls_attention,
-        sums_windows=sums_windows,
-        calls_windows=calls_windows,
+        lowering=lowering,
         is_tf32=graph.is_tf32,
         sums=graph.sums,
-        pooled=pooled_by(graph) if folds else {},
+        pooled=pooled_by(graph) if lowering.folds else {},
     )
     for name in graph.inputs:
         _leaf(context, graph.node(name), "input")
@@ -214,20 +200,13 @@ def _refs(node: Node) -> list[Ref]:
 
 # Each trial is a whole schedule, so there are few, and none where a graph is long.
 TRIALS, TRIAL_STEPS = 12, 250
+AS_USUAL = Lowering()
 
 
 def lower(
     graph: Graph,
     parameters: tuple[str, ...] | None = None,
-    *,
-    channels_last: bool = False,
-    one_pass: bool = False,
-    products: bool = False,
-    convolutions: bool = False,
-    calls_attention: bool = False,
-    folds: bool = False,
-    sums_windows: bool = False,
-    calls_windows: bool = False,
+    lowering: Lowering = AS_USUAL,
 ) -> Program:
     """A forward as loops and library calls.
 
@@ -235,35 +214,18 @@ def lower(
         graph: what tracing found; shapes are concrete.
         parameters: names of all forward arguments in order, where some are plain scalars;
             by default the graph's tensor inputs.
-        channels_last: whether convolutions that loops read are called in that layout.
-        one_pass: whether windows over normalised rows compute the rows' statistics themselves.
-        products: whether products of matrices are loops, with what surrounds them fused.
-        convolutions: whether convolutions are; they are products too.
-        calls_attention: whether attention stays a call where products are loops.
-        folds: whether windows that take whole what convolutions make are reductions over blocks.
-        sums_windows: whether weighted windows are reductions instead of sums written out; with
-            `channels_last` over tensors that lie so.
-        calls_windows: whether they are left to the library.
+        lowering: which operators become loops, and in which layout.
 
     Returns:
         The program; without any loop when nothing in the graph is memory-bound work of ours.
     """
-    context = translate(
-        graph,
-        channels_last=channels_last,
-        products=products,
-        convolutions=convolutions,
-        calls_attention=calls_attention,
-        folds=folds,
-        sums_windows=sums_windows,
-        calls_windows=calls_windows,
-    )
+    context = translate(graph, lowering)
     returned = [_returned(context, graph, name) for name in graph.outputs]
     updates = [
         (m.target, context.in_plan(context.value(Ref(node=m.node)))) for m in graph.mutations
     ]
     needed = frozenset([view.buffer for view in returned] + [view.buffer for _, view in updates])
-    steps = _scheduled(context, needed, one_pass)
+    steps = _scheduled(context, needed)
     steps = [one for step in steps for one in _tidied(context, step)]
     lines = [_update(target, view) for target, view in updates]
     returned = _told_apart(context, returned, lines)
@@ -330,8 +292,8 @@ def _update(target: str, view: View) -> PlanLine:
     )
 
 
-def _scheduled(context: Context, needed: frozenset[str], one_pass: bool) -> list[Step]:
-    best = Fusion(context, needed, absorb=one_pass).run()
+def _scheduled(context: Context, needed: frozenset[str]) -> list[Step]:
+    best = Fusion(context, needed, absorb=context.lowering.one_pass).run()
     if best.sums:
         best = _better(best, replace(best, stores_sums=True))
     if len(context.steps) > TRIAL_STEPS:
@@ -409,7 +371,7 @@ def _numbered(context: Context, steps: list[Step]) -> tuple[Loop | PlanLine, ...
     for step in steps:
         if step.nest is not None:
             loop = loop_of(context.pool, step.nest, f"L{count}")
-            is_product = context.products and step.nest.is_product
+            is_product = context.lowering.products and step.nest.is_product
             told = {"family": PRODUCT, "sums": context.sums}
             made.append(loop.model_copy(update=told) if is_product else loop)
             count += 1

@@ -14,7 +14,7 @@ of extrema, and rows of which only some are the reader's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -276,8 +276,3 @@ def _rest(parts: _Parts, buffers: Mapping[str, Buffer]) -> list[Loop]:
     if not any(stmt.op == "reduce" for stmt in left.body):
         left = left.model_copy(update={"outer": (*left.outer, *left.inner), "inner": ()})
     return [left.model_copy(update={"family": loop_label(left)})]
-
-
-def statistics_of(loops: Sequence[Loop]) -> bool:
-    """Whether some loop takes statistics of what it makes."""
-    return any(stmt.op == "statistic" for loop in loops for stmt in loop.body)

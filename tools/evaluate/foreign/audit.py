@@ -228,11 +228,6 @@ class ForeignTrials(Trials):
         return [spec.name for spec in self._runtime.task.weights if not spec.is_buffer]
 
 
-def kernelbench_weights(runtime: ReferenceRuntime, seed: int) -> None:
-    """Draw the reference's weights as KernelBench does: on the host, under the seed."""
-    redraw(runtime, seed)
-
-
 def redraw(runtime: ReferenceRuntime, seed: int) -> None:
     """Other weights in the same reference; what was derived from the old ones is forgotten."""
     drawn: Mapping[str, Tensor] = Reference.build(runtime.task, "cpu", seed=seed).weights()

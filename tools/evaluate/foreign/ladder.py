@@ -174,7 +174,8 @@ class ForeignLadder:
         except RefusedError as refused:
             return Verdict.CRASHED, f"the reference itself failed: {refused}"
         used = ", ".join(dict.fromkeys(self._comparator.distributions))
-        return Verdict.CORRECT, f"right on inputs drawn from {used}"
+        beside = self._comparator.beside
+        return Verdict.CORRECT, f"right on inputs drawn from {used}{beside}"
 
     def _raise_what_lacks(self, found: RejectedError) -> None:
         """LackingError where the code did not fail, but this machine."""

@@ -22,7 +22,7 @@ import torch
 
 from kernelwright.tools.codegen.ir import Access, Axis
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand, contraction_of
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.types import DType, Graph
 
@@ -240,7 +240,7 @@ def the_product(graph: Graph) -> Contraction:
     Raises:
         LibraryLacksError: It is anything else.
     """
-    loops = lower(graph, products=True).loops
+    loops = lower(graph, lowering=Lowering(products=True)).loops
     found = contraction_of(loops[0]) if len(loops) == 1 else None
     if found is None or len(found.stores) != 1 or found.precision not in _REAL_TYPES:
         raise LibraryLacksError("cuBLASLt is asked for single products in fp16, bf16 and fp8")

@@ -1,16 +1,11 @@
 """Compares what a candidate left behind with the truth, and keeps the numbers for its verdict.
 
 `ResultComparator` holds a candidate's error against PyTorch's own on the same draw.
-`RoundingTolerance` widens what is allowed where PyTorch's own error is there by chance next to
-nothing: the mean of equal numbers may come out exact in one order of adding and not in another.
-Then it counts as well how far the truth moves when every step to it is rounded, and for a few
-elements every input. What PyTorch's own result with channels last is off by counts too, where the
-library may be coarser there (see `precision`). All of it is computed only for a candidate that
-would be rejected without.
+What that is too little for is allowed by `RoundingTolerance`, which is asked only for a candidate
+that would be rejected without.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,6 +20,7 @@ from kernelwright.tools.evaluate.verify.errors import (
     wrong_elements,
 )
 from kernelwright.tools.evaluate.verify.memory import unwritten
+from kernelwright.tools.evaluate.verify.precision import AS_TURNED
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, not_written, wrong_values
 from kernelwright.tools.evaluate.verify.reference_runtime import (
     Draw,
@@ -32,121 +28,9 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     Result,
     tensors,
 )
+from kernelwright.tools.evaluate.verify.rounding_tolerance import RoundingTolerance, at, few
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.types import OutputError, Verdict
-
-_SHAKES = 2
-
-
-class RoundingTolerance:
-    """What a result may be off by on one draw, where PyTorch's own error is next to nothing.
-
-    Args:
-        runtime: the task.
-        draw: which inputs; its seed is that of the noise.
-        arguments: those inputs.
-        own: PyTorch's result.
-        right: the truth.
-    """
-
-    def __init__(
-        self,
-        runtime: ReferenceRuntime,
-        draw: Draw,
-        arguments: Sequence[Argument],
-        own: Result,
-        right: Result,
-    ) -> None:
-        self._runtime = runtime
-        self.draw = draw
-        self._arguments = arguments
-        self._own = own
-        self._right = right
-
-    def taken_out(self, found: Distance, truth: Tensor, which: int | str) -> Distance:
-        """The distance with a yardstick that is no shorter than the stake.
-
-        Args:
-            found: of the candidate's result.
-            truth: what that is held against.
-            which: the number of an output or the name of a buffer.
-        """
-        moved = [_part(result, which) for result in self._rounded]
-        if truth.numel() <= self._runtime.rules.few_elements:
-            moved += [_part(result, which) for result in self._shaken]
-        norm, worst = found.own_norm, found.own_worst
-        for other in moved:
-            if other is None:
-                continue
-            far = _apart(other, truth, found.scale, self._runtime.chunk_elements)
-            norm, worst = max(norm, far[0]), max(worst, far[1])
-        return found.model_copy(update={"own_norm": norm, "own_worst": worst})
-
-    def turned(self, found: Distance, truth: Tensor, which: int | str) -> Distance:
-        """The distance beside PyTorch's own result with channels last, where that is further off.
-
-        Args:
-            found: of the candidate's result.
-            truth: what that is held against.
-            which: the number of an output or the name of a buffer.
-        """
-        other = None if self._turned is None else _part(self._turned, which)
-        if other is None or found.misplaced:
-            return found
-        far = _apart(other, truth, found.scale, self._runtime.chunk_elements)
-        norm, worst = max(found.own_norm, far[0]), max(found.own_worst, far[1])
-        return found.model_copy(update={"own_norm": norm, "own_worst": worst})
-
-    @cached_property
-    def _turned(self) -> Result | None:
-        return self._runtime.own_turned(self._arguments)
-
-    @cached_property
-    def _rounded(self) -> list[Result]:
-        seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
-        found = [self._runtime.rounded(self._arguments, seed) for seed in seeds]
-        return [result for result in found if result is not None]
-
-    @cached_property
-    def _shaken(self) -> list[Result]:
-        seeds = range(self.draw.seed, self.draw.seed + _SHAKES)
-        shaken = (_shaken(self._arguments, seed) for seed in seeds)
-        return [self._runtime.right(arguments, self._own) for arguments in shaken]
-
-
-def _apart(other: Tensor, truth: Tensor, scale: float, chunk_elements: int) -> tuple[float, float]:
-    """How far two results are apart, in the norm and at the worst element, in small steps."""
-    flat, right = other.reshape(-1), truth.reshape(-1)
-    squares = torch.zeros(2, dtype=torch.float64, device=truth.device)
-    worst = torch.zeros((), dtype=torch.float64, device=truth.device)
-    for start in range(0, right.numel(), chunk_elements):
-        t = right[start : start + chunk_elements]
-        off = (flat[start : start + chunk_elements].to(t.device) - t).abs()
-        off = torch.where(torch.isfinite(off), off, 0.0)
-        size = torch.where(torch.isfinite(t), t, 0.0)
-        squares += torch.stack((off.square().sum(), size.square().sum()))
-        worst = torch.maximum(worst, (off / (size.abs() + scale)).max())
-    off_norm, size_norm = squares.sqrt().tolist()
-    return off_norm / max(size_norm, scale), float(worst)
-
-
-def _part(result: Result, which: int | str) -> Tensor | None:
-    return result.outputs[which] if isinstance(which, int) else result.buffers.get(which)
-
-
-def _shaken(arguments: Sequence[Argument], seed: int) -> list[Argument]:
-    """Every floating input rounded once more, at random, in float64."""
-    shaken: list[Argument] = []
-    for argument in arguments:
-        if isinstance(argument, Tensor) and argument.is_floating_point():
-            source = torch.Generator(argument.device).manual_seed(seed)
-            noise = torch.rand(argument.shape, generator=source, device=argument.device)
-            unit = torch.finfo(argument.dtype).eps / 2
-            shaken.append(argument.double() * (1.0 + unit * (2.0 * noise.double() - 1.0)))
-        else:
-            shaken.append(argument)
-    return shaken
-
 
 _HOPELESS = 1e4  # times PyTorch's error: no lottery explains that
 _OWN_VALUES = ("task", "timed")
@@ -158,11 +42,13 @@ class ResultComparator:
 
     Attributes:
         coarser: whether it passed beside PyTorch's own result with channels last alone.
+        undecided: how many elements were left out, as roundings decide what they are.
     """
 
     def __init__(self, runtime: ReferenceRuntime) -> None:
         self._runtime = runtime
         self.coarser = False
+        self.undecided = 0
         self.errors: list[OutputError] = []
         self.distributions: list[str] = []
         self.allclose_1e4: bool | None = None
@@ -172,6 +58,14 @@ class ResultComparator:
     def error_ratio(self) -> float | None:
         """The worst ratio over all outputs and draws; None when no output is floating."""
         return max((error.error_ratio for error in self.errors), default=None)
+
+    @property
+    def beside(self) -> str:
+        """What being right rests on besides the bound, to be added to a sentence."""
+        words = AS_TURNED if self.coarser else ""
+        if self.undecided:
+            words += f"; elements left out, as roundings decide what they are: {self.undecided}"
+        return words
 
     def judge(
         self,
@@ -243,9 +137,39 @@ class ResultComparator:
         if found.ratio > bound and _may_be_luck(found):
             found = tolerance.taken_out(found, truth, number)
             bound = self._bound(tolerance.draw, number, found)
+        if found.ratio > self._allowed(bound) and not found.misplaced:
+            found = self._decided(number, tolerance, got, own, truth, found, bound)
         if found.ratio > self._allowed(bound):
             self._reject(where, got, own, truth, found, bound)
         self.errors.append(_error(number, tolerance.draw, found))
+
+    def _decided(
+        self,
+        number: int,
+        tolerance: RoundingTolerance,
+        got: Tensor,
+        own: Tensor,
+        truth: Tensor,
+        found: Distance,
+        bound: float,
+    ) -> Distance:
+        """The distance without the elements beyond the bound, where roundings decide all of them.
+
+        However far off they are: a tie that changed hands is off by its whole value.
+        """
+        chunk = self._runtime.chunk_elements
+        wrong = few(wrong_elements(got, own, truth, found, bound, chunk))
+        if wrong is None:
+            return found
+        there = at(truth, wrong)
+        usual = bound * max(found.own_worst, found.rounding) * (there.abs() + found.scale)
+        if not tolerance.decides(wrong, at(got, wrong), there, usual, number):
+            return found
+        self.undecided += len(wrong)
+        settled = got.flatten().index_copy(0, wrong, there.to(got.dtype)).view_as(got)
+        again = distance(settled, own, truth, chunk, self._runtime.rounding)
+        widened = {"own_norm": found.own_norm, "own_worst": found.own_worst}
+        return again.model_copy(update=widened)
 
     def _as_turned(self, found: Distance, turned: Distance, bound: float) -> Distance:
         """The distance beside PyTorch's other layout, where that excuses it, which is kept."""

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.evaluate.rules import fresh_seed
-from kernelwright.tools.evaluate.verify.comparison import ResultComparator, RoundingTolerance
+from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.errors import distance
 from kernelwright.tools.evaluate.verify.precision import (
     COARSER,
@@ -45,6 +45,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     ReferenceRuntime,
     Result,
 )
+from kernelwright.tools.evaluate.verify.rounding_tolerance import RoundingTolerance
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import PROBES, SHORTENED, applicable

@@ -15,7 +15,7 @@ failing.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import inf
+from math import inf, prod
 from typing import Literal
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes, resident_bytes
 from kernelwright.tools.evaluate.verify.bits import bits, extent, flat_memory
 from kernelwright.tools.types import Graph, Node, Task, TensorSpec
-from kernelwright.tools.types.graph import reads
+from kernelwright.tools.types.graph import base, reads, refs
 from kernelwright.tools.types.value import Value
 
 _DOUBLE_BYTES = 8
@@ -54,6 +54,17 @@ def candidate_bytes(task: Task) -> int:
 def truth_bytes(task: Task) -> int:
     """Memory to evaluate the reference in float64: what is alive at the worst moment."""
     return int(_MARGIN * peak_double_bytes(task.graph))
+
+
+def scores_bytes(task: Task) -> int:
+    """What the largest attention's scores take in float64; the library need not keep them."""
+    calls = [node for node in task.graph.nodes if base(node.op) == "scaled_dot_product_attention"]
+    return max((_scores(task.graph, node) for node in calls), default=0)
+
+
+def _scores(graph: Graph, attention: Node) -> int:
+    query, key = (graph.node(name).out[0].shape for name in refs(attention)[:2])
+    return prod(query[:-1]) * key[-2] * _DOUBLE_BYTES
 
 
 def peak_double_bytes(graph: Graph) -> int:

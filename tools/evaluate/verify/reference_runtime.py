@@ -301,10 +301,15 @@ class ReferenceRuntime:
             outputs, buffers = self.truth.outputs(arguments, own.outputs)
         return Result(outputs, buffers)
 
-    def rounded(self, arguments: Sequence[Argument], seed: int) -> Result | None:
-        """The truth with every operator rounded as in the task's type; None without room."""
+    def rounded(
+        self, arguments: Sequence[Argument], seed: int, steps: float = 1.0
+    ) -> Result | None:
+        """The truth with every operator off by so many roundings of the task's type.
+
+        None where there is no room.
+        """
         with self._guard():
-            found = self.truth.rounded(arguments, seed)
+            found = self.truth.rounded(arguments, seed, steps)
         return None if found is None else Result(*found)
 
 

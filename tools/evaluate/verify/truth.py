@@ -17,17 +17,18 @@ also does other work, every step shared among threads would wait for the one tha
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from math import sqrt
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.verify.memory import available_bytes, truth_bytes
+from kernelwright.tools.evaluate.verify.memory import available_bytes, scores_bytes, truth_bytes
 from kernelwright.tools.tasks import Reference
 from kernelwright.tools.tasks.aten_graph import decompositions
 from kernelwright.tools.tasks.reference import doubled
@@ -252,11 +253,16 @@ class Truth:
         return self._on_host(arguments, needed)
 
     def rounded(
-        self, arguments: Sequence[Argument], seed: int
+        self, arguments: Sequence[Argument], seed: int, steps: float = 1.0
     ) -> tuple[tuple[Tensor, ...], Mapping[str, Tensor]] | None:
         """The truth again, with every operator's result off by its rounding in the task's type.
 
         None where it does not fit at once.
+
+        Args:
+            arguments: of the forward.
+            seed: of the noise.
+            steps: how many roundings.
         """
         if self._double is None:
             self._double = self._reference.double()
@@ -265,11 +271,20 @@ class Truth:
             return None
         doubles = [_double(a) for a in arguments]
         try:
-            with Rounded(seed, self._unit):
+            with self._attention(room), Rounded(seed, steps * self._unit):
                 return self._whole(self._double, doubles)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
             return None
+
+    def _attention(self, room: int) -> AbstractContextManager[object]:
+        """Attention in single steps, else its scores would be exact; whole where they do not fit.
+
+        Scores, powers, their shares and the noise are there at once.
+        """
+        scores = 4 * scores_bytes(self._task)
+        fits = 2 * truth_bytes(self._task) + scores <= room
+        return sdpa_kernel(SDPBackend.MATH) if scores and fits else nullcontext()
 
     @property
     def _unit(self) -> float:

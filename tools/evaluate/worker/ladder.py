@@ -28,7 +28,6 @@ from kernelwright.tools.evaluate.verify.inspection import Inspection
 from kernelwright.tools.evaluate.verify.measured_precision import Precision, by_source, measured
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory, SpoiltMemory
 from kernelwright.tools.evaluate.verify.precision import (
-    AS_TURNED,
     COARSER,
     lower_precisions,
     task_precision,
@@ -103,7 +102,7 @@ class Proof:
             self._not_verified.append(f"anything by {', '.join(off)}: switched off for a test")
         if self._request.effort != "certify":
             self._not_verified.append(f"distributions other than {self._used()}")
-        beside = "" if not self._comparator.coarser else AS_TURNED
+        beside = self._comparator.beside
         return self._verification(
             Verdict.CORRECT, f"right on inputs drawn from {self._used()}{beside}"
         )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from kernelwright.tools.codegen.ir import Loop, PlanLine, Program
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.learning.contract.launches import (
     Interface,
     Temporary,
@@ -46,7 +46,9 @@ def written_answers(
         count: The most.
         seed: Of the choice among the ways.
     """
-    program = lower(task.graph, tuple(item.name for item in names.inputs), products=True)
+    program = lower(
+        task.graph, tuple(item.name for item in names.inputs), lowering=Lowering(products=True)
+    )
     try:
         loops, temporaries = _in_contract(program, names)
         known = max((ways(loop, language) for loop in loops), key=len)

@@ -36,7 +36,7 @@ from kernelwright.tools.codegen.library.kernel_library import (
     Recipe,
     repertoire_for,
 )
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.languages import (
     Built,
     compile_candidate,
@@ -319,7 +319,7 @@ def test_a_product_of_casts_tells_the_type_it_is_multiplied_in() -> None:
     for name, wanted in (("half", DType.FLOAT16), ("half_in", DType.FLOAT16), ("plain", None)):
         task = trace(_source(name), "/tmp/casts.py", TracePolicy())
         assert isinstance(task, Task)
-        (loop,) = lower(task.graph, products=True).loops
+        (loop,) = lower(task.graph, lowering=Lowering(products=True)).loops
         product = contraction_of(loop)
         assert product is not None
         assert product.precision is (wanted or DType.FLOAT32)

@@ -20,7 +20,7 @@ from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Emitted, Program
 from kernelwright.tools.codegen.ir.rewrites import rewrite
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.languages import parse_kernel
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
@@ -79,7 +79,7 @@ TURNED = {
 def _tail(function: Function, x: torch.Tensor) -> Program:
     traced = trace_graph(_Function(function), [x], None)
     simplify(traced)
-    return lower(to_graph(traced, ["x0"]), one_pass=True)
+    return lower(to_graph(traced, ["x0"]), lowering=Lowering(one_pass=True))
 
 
 def _put_last(x: torch.Tensor) -> Program:
@@ -87,7 +87,7 @@ def _put_last(x: torch.Tensor) -> Program:
     convolution = (nn.Conv2d, nn.Conv3d)[x.dim() - 4](x.shape[1], 4, 3)
     traced = trace_graph(nn.Sequential(convolution, nn.Tanh()), [x], None)
     simplify(traced)
-    program = lower(to_graph(traced, ["x0"]), channels_last=True)
+    program = lower(to_graph(traced, ["x0"]), lowering=Lowering(channels_last=True))
     loop = program.loops[0]
     made = loop.stores[0].access.buffer
     return program.model_copy(update={"steps": (loop,), "returns": (made,), "views": ()})

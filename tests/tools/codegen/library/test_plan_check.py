@@ -14,7 +14,7 @@ from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.cpp import CppEmitter
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Loop, Program
-from kernelwright.tools.codegen.library import assemble, fixed_weights
+from kernelwright.tools.codegen.library import assemble, prepare
 from kernelwright.tools.codegen.library.kernel_library import (
     FORM,
     PlaybookRepertoire,
@@ -22,7 +22,7 @@ from kernelwright.tools.codegen.library.kernel_library import (
     in_form,
     repertoire_for,
 )
-from kernelwright.tools.codegen.library.plan_check import Packing, Part, PlanError, check_plan
+from kernelwright.tools.codegen.library.plan_check import Part, PlanError, Preparation, check_plan
 from kernelwright.tools.codegen.library.statements import declared, statement
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(64 * (WIDE)) turn(const float* x, f
 extern "C" __global__ void by_map(const __grid_constant__ kw::TensorMap to, const float* x) {}
 extern "C" __global__ void both(const float* __restrict__ x, const float* w, float* y, long n) {}
 """
-TURNED = Packing(
+TURNED = Preparation(
     ('turned = empty((4,), dtype="float32")', 'launch("turn", args=(w, turned))'), ("turned",)
 )
 KEPT_IN = " = prepared["
@@ -52,7 +52,7 @@ def own(line: str) -> Part:
     return Part((line,))
 
 
-def follow(*call: Part, prepare: tuple[Packing, ...] = (TURNED,)) -> None:
+def follow(*call: Part, prepare: tuple[Preparation, ...] = (TURNED,)) -> None:
     weights = (("w", "layer.weight"), ("seen", "seen"))
     check_plan(("x",), weights, prepare, call, (SOURCE,))
 
@@ -205,7 +205,7 @@ def test_what_prepare_does_is_followed_too(
     lines: tuple[str, ...], kept: tuple[str, ...], words: str
 ) -> None:
     with pytest.raises(PlanError, match=words):
-        follow(own("return x"), prepare=(TURNED, Packing(lines, kept)))
+        follow(own("return x"), prepare=(TURNED, Preparation(lines, kept)))
 
 
 HEAD = """
@@ -315,7 +315,7 @@ def test_drafts_of_the_first_round_pass(name: str) -> None:
 def test_a_piece_of_a_concatenation_made_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """As drafts were before what is laid out once had to be a whole buffer."""
     text = HEAD + MODULES["weights beside inputs"]
-    monkeypatch.setattr(fixed_weights, "_is_laid_out", _reads_weights_alone)
+    monkeypatch.setattr(prepare, "_lays_out_weights", _reads_weights_alone)
     repertoire = repertoire_for(traced(text), hardware_profile("generic_cpu"))
     with pytest.raises(PlanError, match="writes to cat, which is prepared"):
         repertoire.draft({})

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernelwright.tools.codegen.ir import Program
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 
 Interpret = Callable[..., tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]]
@@ -28,7 +28,9 @@ def _turned(recorder: Any) -> str:
 
 def _program(recorder: Any, interpret: Interpret, *outputs: str, folds: bool = False) -> Program:
     """Lowered, and right."""
-    program = lower(recorder.graph(*outputs), products=True, convolutions=True, folds=folds)
+    program = lower(
+        recorder.graph(*outputs), lowering=Lowering(products=True, convolutions=True, folds=folds)
+    )
     found = with_epilogues(program, lambda loop: True, folds=folds)
     results, _ = interpret(found, list(recorder.inputs.values()), {})
     for mine, name in zip(results, outputs, strict=True):

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from kernelwright.tools.codegen.ir import Loop
 from kernelwright.tools.codegen.ir.contraction import Contraction, contraction_of
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import DType, Task, TracePolicy
 
@@ -173,7 +173,7 @@ def get_inputs():
 """
     task = trace(source, "/tmp/lowered.py", TracePolicy())
     assert isinstance(task, Task), task
-    return lower(task.graph, products=True).loops
+    return lower(task.graph, lowering=Lowering(products=True)).loops
 
 
 def _product(loop: Loop) -> Contraction:

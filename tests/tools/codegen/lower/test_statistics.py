@@ -11,7 +11,7 @@ import torch
 
 from kernelwright.tools.codegen.ir import Loop, Program
 from kernelwright.tools.codegen.ir.contraction import contraction_of
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.codegen.lower.statistics import with_statistics
 
 Interpret = Callable[..., tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]]
@@ -30,7 +30,7 @@ def _convolved(
 
 
 def _plain(recorder: Any, *outputs: str) -> Program:
-    return lower(recorder.graph(*outputs), products=True, convolutions=True)
+    return lower(recorder.graph(*outputs), lowering=Lowering(products=True, convolutions=True))
 
 
 def _program(recorder: Any, interpret: Interpret, *outputs: str, off: float = 1e-4) -> Program:

@@ -12,8 +12,8 @@ row's largest decide them by more than a float32 sum of that depth is off, are s
 factors themselves: by a warp each where they are few, by a lane each where they are most of a tile.
 The repair is slow, and exact.
 
-A factor that is a weight as it lies is packed once, and again when it changes: its passes stand
-apart (`Emitted.once`).
+A factor that is a weight as it lies is packed in the plan's `prepare`, and again when it changes:
+its passes stand apart (`Emitted.prepare`).
 
 Not here: factors in float64.
 """
@@ -93,7 +93,7 @@ class Packed:
 
     `shares` is how many jobs look for the largest magnitude of one row, `blocks` how many blocks
     that makes. `wide` prints as many neighbours along the depth as one access moves. One that is
-    `fixed` is packed once.
+    that `is_prepared` is packed in the plan's `prepare`.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Packed:
     blocks: int
     wide: Printed
     narrow: Printed
-    fixed: bool = False
+    is_prepared: bool = False
 
     @property
     def sides(self) -> int:
@@ -142,7 +142,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             mechanism="Rows and columns are scaled by powers of two and split into two fp16 parts, "
             "written as ready images of shared memory; mma.sync adds three products of parts, "
             "promoted to float32 totals at short intervals. Results that the parts cannot give "
-            f"are summed from the factors themselves.{packed_once(case, contraction)}",
+            f"are summed from the factors themselves.{prepared_words(case, contraction)}",
             reason="Tensor cores do three fp16 products in less time than ordinary cores do one "
             "in float32, and promotion keeps the error at float32's own.",
             category="arithmetic",
@@ -156,17 +156,17 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
     ]
 
 
-def packed_once(case: Case, contraction: Contraction) -> str:
-    """A sentence for a mechanism where a factor is packed once."""
-    once = is_fixed(case, contraction.left) or is_fixed(case, contraction.right)
-    return " A weight is packed once, and again when it changes." if once else ""
+def prepared_words(case: Case, contraction: Contraction) -> str:
+    """A sentence for a mechanism where a factor is prepared."""
+    prepared = is_preparable(case, contraction.left) or is_preparable(case, contraction.right)
+    return " A weight is packed once, and again when it changes." if prepared else ""
 
 
 def packing_ms(case: Case, contraction: Contraction) -> float:
     """Both passes of every call: factors read twice, parts written and read."""
     read = loop_bytes(case.loop)[0]
     sides = ((contraction.left, contraction.m), (contraction.right, contraction.n))
-    packed = sum(extent for operand, extent in sides if not is_fixed(case, operand))
+    packed = sum(extent for operand, extent in sides if not is_preparable(case, operand))
     both = contraction.m + contraction.n
     moved = 2 * read + 8 * contraction.batches * contraction.k * both
     return moved * packed / both / (case.hardware.bandwidth_gb_s * 0.85e6)
@@ -269,13 +269,13 @@ def packed_factor(
         blocks=groups * shares if turned else -(-sides * shares // 8),
         wide=printed(along="depth", width=width),
         narrow=printed(along="depth", width=1),
-        fixed=is_fixed(case, operand),
+        is_prepared=is_preparable(case, operand),
     )
 
 
-def is_fixed(case: Case, operand: Operand) -> bool:
+def is_preparable(case: Case, operand: Operand) -> bool:
     """Whether a factor is a weight as it lies."""
-    return operand.access is not None and operand.access.buffer in case.loop.fixed
+    return operand.access is not None and operand.access.buffer in case.loop.preparable
 
 
 def packing_arguments(prefix: str, *factors: Packed) -> list[Argument]:
@@ -409,19 +409,19 @@ def with_packing(
         arguments = (*arguments, *counted.tiles.arguments(prefix))
         launches = (*launches, counted.tiles.launch(prefix))
         lines = (*lines, *counted.allocations(prefix))
-    once = [one for one in factors if one[0].fixed]
-    always = [one for one in factors if not one[0].fixed]
-    first = _passes(contraction, f"{prefix}_once", once)
+    prepared = [one for one in factors if one[0].is_prepared]
+    in_calls = [one for one in factors if not one[0].is_prepared]
+    first = _passes(contraction, f"{prefix}_once", prepared)
     text, plan = complete(
-        source, arguments, [*first, *_passes(contraction, prefix, always), *launches]
+        source, arguments, [*first, *_passes(contraction, prefix, in_calls), *launches]
     )
-    room = packing_allocations(contraction, prefix, *always)
-    kept = (f"{prefix}_{one.name}_{what}" for one, _ in once for what in _LEFT_BEHIND)
+    room = packing_allocations(contraction, prefix, *in_calls)
+    names = (f"{prefix}_{one.name}_{what}" for one, _ in prepared for what in _LEFT_BEHIND)
     return Emitted(
         source=INCLUDE + text,
         plan=(*room, *lines, *plan[len(first) :]),
-        once=(*packing_allocations(contraction, prefix, *once), *plan[: len(first)]),
-        kept=tuple(kept),
+        prepare=(*packing_allocations(contraction, prefix, *prepared), *plan[: len(first)]),
+        prepared=tuple(names),
     )
 
 

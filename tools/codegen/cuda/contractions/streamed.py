@@ -114,10 +114,10 @@ class Factors:
 def factors_of(case: Case, contraction: Contraction, printer: ElementPrinter) -> Factors | None:
     """The larger factor streamed if it can be, else the other one; None where neither can.
 
-    Where one of them is packed once, whichever way takes less.
+    Where one of them is prepared, whichever way takes less.
     """
     ways = _ways(case, contraction, printer)
-    if any(one.packed.fixed for one in ways):
+    if any(one.packed.is_prepared for one in ways):
         return min(ways, key=lambda one: _whole_ms(case, contraction, one))
     return ways[0] if ways else None
 
@@ -196,14 +196,14 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
 
 def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
     found = _found(case, contraction, ElementPrinter(case.loop, contraction))
-    once = found.packed.fixed
+    is_prepared = found.packed.is_prepared
     whole = Strategy(
         name=STREAMED,
         title=_TITLE,
         mechanism="Only the smaller factor is scaled, split into two fp16 parts and packed. The "
         "larger one is copied as it lies; warpgroups split what they read of it into registers, "
         "with a power of two for every 64 positions, and multiply it by three products of wgmma."
-        if not once
+        if not is_prepared
         else "The weight is scaled, split into two fp16 parts and packed once, and again when it "
         "changes. The other factor is copied as it lies; warpgroups split what they read of it "
         "into registers, with a power of two for every 64 positions, and multiply it by three "
@@ -216,7 +216,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
         compute="split products by warpgroups",
         parallel="persistent tiles",
         efficiency=0.85,
-        launches=1 if once else 3,
+        launches=1 if is_prepared else 3,
         rounds_factors=contraction.is_tf32,
     )
     splits = splits_of(case, contraction)
@@ -285,8 +285,8 @@ def _results(contraction: Contraction) -> int:
 
 
 def _packing_ms(case: Case, contraction: Contraction, found: Factors) -> float:
-    """The smaller factor read twice, its parts written; nothing where that is done once."""
-    if found.packed.fixed:
+    """The smaller factor read twice, its parts written; nothing where that is prepared."""
+    if found.packed.is_prepared:
         return 0.0
     elements = contraction.batches * contraction.k * found.packed.extent
     return 12.0 * elements / (case.hardware.bandwidth_gb_s * _MEMORY * 1e6)

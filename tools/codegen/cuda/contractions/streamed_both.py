@@ -31,7 +31,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
 )
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
-    is_fixed,
+    is_preparable,
     leaving,
     takes,
     with_packing,
@@ -134,7 +134,7 @@ def _takes(case: Case, contraction: Contraction) -> Fit:
     if case.hardware.architecture != _ARCHITECTURE or takes(case, contraction) is Fit.NO:
         return Fit.NO
     sides = contraction.left, contraction.right
-    if contraction.is_tf32 or any(is_fixed(case, operand) for operand in sides):
+    if contraction.is_tf32 or any(is_preparable(case, operand) for operand in sides):
         return Fit.NO
     if min(contraction.m, contraction.n) < FEWEST or not splits_of(case, contraction):
         return Fit.NO

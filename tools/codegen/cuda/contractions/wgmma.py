@@ -21,9 +21,9 @@ from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
     leaving,
     packed,
-    packed_once,
     packing_arguments,
     packing_ms,
+    prepared_words,
     stores_in_cache,
     takes_whole,
     with_packing,
@@ -83,7 +83,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             mechanism="Rows and columns are scaled by powers of two and split into two fp16 parts, "
             "written as ready images of shared memory. Persistent blocks fetch images by bulk "
             "copies while warpgroups multiply parts straight from shared memory, promoted to "
-            f"float32 totals every 64 positions.{packed_once(case, contraction)}",
+            f"float32 totals every 64 positions.{prepared_words(case, contraction)}",
             reason="Three fp16 products at Hopper's full rate take a fifth of the time of one in "
             "float32 on ordinary cores, and promotion keeps the error at float32's own.",
             category="arithmetic",

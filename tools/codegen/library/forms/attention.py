@@ -21,7 +21,7 @@ from kernelwright.tools.codegen.library.forms.forms import (
     Lowerings,
     calls_of,
 )
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 
 _SCORED = "scored_attention"
 
@@ -35,7 +35,7 @@ def _scored_products_program(lowerings: Lowerings) -> Program | None:
     graph, used = lowerings.apart
     if not used or not calls_of(lower(graph, lowerings.parameters), LIBRARY_PRODUCTS):
         return None
-    return lower(graph, lowerings.parameters, products=True)
+    return lower(graph, lowerings.parameters, Lowering(products=True))
 
 
 def _scored_idea(lowerings: Lowerings) -> Strategy:
@@ -75,15 +75,9 @@ def _called(lowerings: Lowerings, *, convolutions: bool) -> Program | None:
     parted = lowerings.convolved if convolutions else lowerings.multiplied
     if parted is None:
         return None
-    program = lower(
-        lowerings.changed,
-        lowerings.parameters,
-        products=True,
-        convolutions=convolutions,
-        calls_attention=True,
-    )
-    asked = {ATTENTION_CALL}
-    return program if calls_of(program, asked) > calls_of(parted, asked) else None
+    asked = Lowering(products=True, convolutions=convolutions, calls_attention=True)
+    program, attention = lowerings.lowered(asked), {ATTENTION_CALL}
+    return program if calls_of(program, attention) > calls_of(parted, attention) else None
 
 
 def _called_kind(prefix: str, around: FormKind, *, convolutions: bool) -> FormKind:

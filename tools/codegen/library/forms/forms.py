@@ -18,7 +18,7 @@ from kernelwright.tools.codegen.ir import Loop, PlanLine, Program, Strategy
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.ir.roofline import CONVOLUTION, LIBRARY_PRODUCTS, loop_bytes
 from kernelwright.tools.codegen.ir.scores import ATTENTION_CALL
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.codegen.lower.operators.pooled import pooled_by
 from kernelwright.tools.types import Graph, Task
@@ -61,27 +61,32 @@ class Lowerings:
         """The graph after rewrites that make what no library computes as well, and those."""
         return rewritten(self.changed, [one for one in self.more if one.is_apart])
 
+    def lowered(self, lowering: Lowering) -> Program:
+        """The rewritten graph, lowered as asked."""
+        return lower(self.changed, self.parameters, lowering)
+
     @cached_property
     def plain(self) -> Program:
         """The rewritten graph, lowered as usual."""
-        return lower(self.changed, self.parameters) if self.rewrites else self.written
+        return self.lowered(Lowering()) if self.rewrites else self.written
 
     @cached_property
     def joined(self) -> Program:
         """It in one pass under windows, where there are windows over what loops make."""
         if not slides(self.plain):
             return self.plain
-        return lower(self.changed, self.parameters, one_pass=True)
+        return self.lowered(Lowering(one_pass=True))
 
     @cached_property
     def convolved(self) -> Program | None:
         """Its convolutions as loops, where there are some."""
-        return with_fewer_calls(self, {CONVOLUTION}, convolutions=True)
+        asked = Lowering(products=True, convolutions=True)
+        return with_fewer_calls(self, {CONVOLUTION}, asked)
 
     @cached_property
     def multiplied(self) -> Program | None:
         """Its products of matrices as loops, where there are some; attention is made of them."""
-        return with_fewer_calls(self, {*LIBRARY_PRODUCTS, ATTENTION_CALL})
+        return with_fewer_calls(self, {*LIBRARY_PRODUCTS, ATTENTION_CALL}, Lowering(products=True))
 
     @property
     def moves_less(self) -> bool:
@@ -210,12 +215,7 @@ _CHANNELS_LAST = "channels_last"
 def _channels_last_program(lowerings: Lowerings) -> Program | None:
     if not convolves(lowerings.written):
         return None
-    turned = lower(
-        lowerings.changed,
-        lowerings.parameters,
-        channels_last=True,
-        one_pass=lowerings.moves_less,
-    )
+    turned = lowerings.lowered(Lowering(channels_last=True, one_pass=lowerings.moves_less))
     return turned if convolves(turned) else None
 
 
@@ -287,19 +287,19 @@ def _products_program(lowerings: Lowerings) -> Program | None:
 
 
 def with_fewer_calls(
-    lowerings: Lowerings, operators: Collection[str], **lowered: bool
+    lowerings: Lowerings, operators: Collection[str], lowering: Lowering
 ) -> Program | None:
-    """Products as loops, where the library is then asked for fewer of these operators.
+    """The rewritten graph lowered so, where the library is then asked for fewer of some operators.
 
     Args:
         lowerings: The task's.
         operators: Those whose calls count.
-        lowered: What else `lower` is asked for.
+        lowering: What is asked for.
     """
     before = calls_of(lowerings.plain, operators)
     if not before:
         return None
-    program = lower(lowerings.changed, lowerings.parameters, products=True, **lowered)
+    program = lowerings.lowered(lowering)
     return program if calls_of(program, operators) < before else None
 
 
@@ -365,9 +365,7 @@ def _folded_program(lowerings: Lowerings) -> Program | None:
     if program is None:
         return None
     if pooled_by(lowerings.changed):
-        program = lower(
-            lowerings.changed, lowerings.parameters, products=True, convolutions=True, folds=True
-        )
+        program = lowerings.lowered(Lowering(products=True, convolutions=True, folds=True))
     found = with_epilogues(program, lowerings.takes, folds=True)
     folds = any(stmt.op == "fold" for loop in found.loops for stmt in loop.body)
     return found if folds else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from kernelwright.tools.codegen.ir import Program, Strategy
 from kernelwright.tools.codegen.ir.roofline import CONVOLUTION
 from kernelwright.tools.codegen.library.forms.forms import FormKind, Lowerings, with_fewer_calls
+from kernelwright.tools.codegen.lower import Lowering
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.codegen.lower.statistics import with_statistics
 
@@ -47,7 +48,8 @@ STATISTICS_FORM = FormKind(STATISTICS, "N", _statistics_program, _statistics_ide
 
 
 def _channels_program(lowerings: Lowerings) -> Program | None:
-    return with_fewer_calls(lowerings, {CONVOLUTION}, channels_last=True, calls_attention=True)
+    asked = Lowering(products=True, channels_last=True, calls_attention=True)
+    return with_fewer_calls(lowerings, {CONVOLUTION}, asked)
 
 
 def _channels_idea(lowerings: Lowerings) -> Strategy:

@@ -19,7 +19,7 @@ from kernelwright.tools.codegen.library.forms.forms import (
     calls_of,
     convolves,
 )
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering
 from kernelwright.tools.codegen.lower.operators.sliding import weighs_windows
 
 _SUMMED, _LAST = "summed_windows", "windows_channels_last"
@@ -41,7 +41,7 @@ def _all_sums(program: Program) -> Program | None:
 def _summed_program(lowerings: Lowerings) -> Program | None:
     if not _weighs(lowerings):
         return None
-    return _all_sums(lower(lowerings.changed, lowerings.parameters, sums_windows=True))
+    return _all_sums(lowerings.lowered(Lowering(sums_windows=True)))
 
 
 def _reduces(loop: Loop) -> bool:
@@ -71,8 +71,7 @@ SUMMED_WINDOWS_FORM = FormKind(_SUMMED, "B", _summed_program, _summed_idea)
 def _last_program(lowerings: Lowerings) -> Program | None:
     if not _weighs(lowerings):
         return None
-    changed, parameters = lowerings.changed, lowerings.parameters
-    return _all_sums(lower(changed, parameters, channels_last=True, sums_windows=True))
+    return _all_sums(lowerings.lowered(Lowering(channels_last=True, sums_windows=True)))
 
 
 def _last_idea(lowerings: Lowerings) -> Strategy:
@@ -98,9 +97,8 @@ WINDOWS_LAST_FORM = FormKind(_LAST, "D", _last_program, _last_idea)
 def _products_program(lowerings: Lowerings) -> Program | None:
     if not _weighs(lowerings) or not calls_of(lowerings.plain, LIBRARY_PRODUCTS):
         return None
-    changed, parameters = lowerings.changed, lowerings.parameters
-    program = lower(changed, parameters, products=True, channels_last=True, sums_windows=True)
-    return _all_sums(program)
+    asked = Lowering(products=True, channels_last=True, sums_windows=True)
+    return _all_sums(lowerings.lowered(asked))
 
 
 def _products_idea(lowerings: Lowerings) -> Strategy:
@@ -123,8 +121,7 @@ WINDOWS_AND_PRODUCTS_FORM = FormKind(_PRODUCTS, "F", _products_program, _product
 def _called_program(lowerings: Lowerings) -> Program | None:
     if not _weighs(lowerings):
         return None
-    changed, parameters = lowerings.changed, lowerings.parameters
-    program = lower(changed, parameters, channels_last=True, calls_windows=True)
+    program = lowerings.lowered(Lowering(channels_last=True, calls_windows=True))
     return program if convolves(program) else None
 
 

@@ -309,7 +309,7 @@ class Merging:
     def _multiplies(self, first: Nest, second: Nest) -> bool:
         """Whether one is a product with a loop of its own, and the other reduces as well."""
         both = bool(first.inner) and bool(second.inner)
-        return both and self.context.products and (first.is_product or second.is_product)
+        return both and self.context.lowering.products and (first.is_product or second.is_product)
 
     def _edges(self) -> Iterator[tuple[Step, Step]]:
         """Nests that read what another nest makes."""
@@ -352,10 +352,10 @@ class Merging:
         and is turned there. Two loops read longer rows twice and move what they need: one reduces
         as the tensor lies, the other turns tiles of it.
         """
-        if not self.context.channels_last:
+        if not self.context.lowering.channels_last:
             return False
         inner = set(nest.inner)
-        if self.context.products and nest.is_product:
+        if self.context.lowering.products and nest.is_product:
             return lies_mixed(nest)
         read = [where for where in map(where_of, nest.loads) if where.axes & inner]
         written = [write.address for write in nest.writes if write.address.axes & inner]

@@ -218,7 +218,7 @@ class Fusion:
         those stored apart, what it scales would no longer be dear, and a product that reads it
         would scale its factors itself.
         """
-        by_channel = self.context.channels_last and self.context.products
+        by_channel = self.context.lowering.channels_last and self.context.lowering.products
         return by_channel and not any(name in producers for name in made.reads)
 
     def _sums_up(self, step: Step) -> bool:
@@ -237,7 +237,7 @@ class Fusion:
 
     def _is_own_product(self, nest: Nest) -> bool:
         """Whether a nest becomes a loop of a product, with kernels made for those."""
-        return self.context.products and nest.is_product
+        return self.context.lowering.products and nest.is_product
 
     def _stays_before(
         self, made: Nest, reader: Nest, where: Address, producers: dict[str, Step]

@@ -167,18 +167,40 @@ class Pooled:
     sizes: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Lowering:
+    """Which operators become loops of ours, and how they lie; what is not asked for is called.
+
+    Attributes:
+        channels_last: whether convolutions that loops read are called in that layout.
+        one_pass: whether windows over normalised rows compute the rows' statistics themselves.
+        products: whether products of matrices are loops, with what surrounds them fused.
+        convolutions: whether convolutions are; they are products too.
+        calls_attention: whether attention stays a call where products are loops.
+        folds: whether windows that take whole what convolutions make are reductions over blocks.
+        sums_windows: whether weighted windows are reductions instead of sums written out; with
+            `channels_last` over tensors that lie so.
+        calls_windows: whether they are left to the library.
+    """
+
+    channels_last: bool = False
+    one_pass: bool = False
+    products: bool = False
+    convolutions: bool = False
+    calls_attention: bool = False
+    folds: bool = False
+    sums_windows: bool = False
+    calls_windows: bool = False
+
+
 @dataclass
 class Context:
     """The state of one translation.
 
     `fills` holds the constant that fills a buffer, `scans` the node whose running values it has.
     `single` names the nodes with one reader, `kept` those whose results leave the forward as they
-    lie. `channels_last` asks for convolutions in that
-    layout; see `library.convolved`. `products` asks for products of matrices as nests, and
-    `convolutions` for those; otherwise both stay with the library. `calls_attention` leaves that a
-    call where products are asked for. `sums_windows` asks for weighted windows as reductions, and
-    `calls_windows` leaves them to the library; they are written out otherwise. `stored` names
-    buffers that are never computed again where they are read. `is_tf32` and `sums` are the graph's.
+    lie. `lowering` is what was asked for. `stored` names buffers that are never computed again
+    where they are read. `is_tf32` and `sums` are the graph's.
     `turned` are copies with the channels last, by what they were made of.
     `unmade` names buffers that stand for what no step makes, see `lower.scored`.
     `pooled` are windows that take whole what a convolution makes, by the convolution's node: they
@@ -199,12 +221,7 @@ class Context:
     turned: dict[View, View] = field(default_factory=dict)
     single: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
-    channels_last: bool = False
-    products: bool = False
-    convolutions: bool = False
-    calls_attention: bool = False
-    sums_windows: bool = False
-    calls_windows: bool = False
+    lowering: Lowering = Lowering()
     is_tf32: bool = True
     sums: DType = DType.FLOAT32
     pooled: Mapping[str, Pooled] = field(default_factory=dict)

@@ -66,7 +66,7 @@ def _attention(context: Context, node: Node, arguments: Arguments) -> None:
 def _understood(context: Context, node: Node, arguments: Arguments) -> None:
     """Refuses what the library does differently, or better."""
     given = [context.value(arguments.tensor(at)) for at in range(3)]
-    parts = context.products and not context.calls_attention
+    parts = context.lowering.products and not context.lowering.calls_attention
     if not parts or any(view.dtype is not DType.FLOAT32 for view in given):
         raise UnlikeError("attention stays with the library")
     if arguments.number(4, "dropout_p"):

@@ -93,7 +93,7 @@ def convolution(context: Context, node: Node, arguments: Arguments) -> None:
         UnlikeError: It is not asked for, or one of those that stay with the library.
     """
     out = node.out[0]
-    if not context.convolutions or computed(out.dtype) is not DType.FLOAT32:
+    if not context.lowering.convolutions or computed(out.dtype) is not DType.FLOAT32:
         raise UnlikeError("a convolution that stays with the library")
     pooled = context.pooled.get(node.name)
     found = _read(context, arguments, out.shape[2:], pooled.sizes if pooled else ())
@@ -152,7 +152,10 @@ def is_of_channels(context: Context, node: Node, arguments: Arguments) -> bool:
     One that leaves positions out stays with the library, as its rows are no whole tiles of memory,
     and so does what leaves the forward as it lies.
     """
-    if not (context.channels_last and context.products) or node.name in context.kept:
+    if (
+        not (context.lowering.channels_last and context.lowering.products)
+        or node.name in context.kept
+    ):
         return False
     shape, given = (context.value(arguments.tensor(at)).shape for at in (1, 0))
     steps = {*(arguments.integers(3) or ()), *(one + 1 for one in arguments.integers(4) or ())}

@@ -96,19 +96,21 @@ def convolve(context: Context, node: Node, users: Users) -> None:
     if any(0 in spec.shape for spec in node.out):
         call(context, node)
         return
-    if not context.calls_windows and _made(context, node, partial(_weighted_windows, users=users)):
+    if not context.lowering.calls_windows and _made(
+        context, node, partial(_weighted_windows, users=users)
+    ):
         return
     if _made(context, node, convolution):
         return
     if is_of_channels(context, node, Arguments(node)):
         _product_of_channels(context, node, users)
         return
-    takes = _takes_any if context.channels_last else _in_loop
+    takes = _takes_any if context.lowering.channels_last else _in_loop
     readers = users.get(node.name, ())
     read = bool(readers) and all(takes(reader, users) for reader in readers)
     if read and without_bias(context, node, users):
         return
-    if read and context.channels_last:
+    if read and context.lowering.channels_last:
         convolved(context, node, users)
     else:
         call(context, node)
@@ -154,8 +156,8 @@ def _weighted_windows(context: Context, node: Node, arguments: Arguments, *, use
         UnlikeError: As `depthwise` says.
     """
     x, weight = (context.value(arguments.tensor(at)).shape for at in (0, 1))
-    summed = context.sums_windows and is_summed(weight[2:])
-    if not (context.channels_last and summed and is_depthwise(arguments, x, weight)):
+    summed = context.lowering.sums_windows and is_summed(weight[2:])
+    if not (context.lowering.channels_last and summed and is_depthwise(arguments, x, weight)):
         depthwise(context, node, arguments)
         return
     turned = _turned_input(context, arguments.tensor(0), users, is_stored=True)
@@ -240,7 +242,7 @@ def without_bias(context: Context, node: Node, users: Users) -> bool:
         return False
     args = (*node.args[:2], Scalar(value=None), *node.args[3:])
     bare = node.model_copy(update={"name": f"{node.name}_bare", "args": args})
-    if context.channels_last:
+    if context.lowering.channels_last:
         convolved(context, bare, users)
     else:
         call(context, bare)

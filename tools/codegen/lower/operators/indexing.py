@@ -184,7 +184,7 @@ def _buffer_like(context: Context, node: Node, pieces: list[View]) -> View:
     spec = node.out[0]
     rank = len(spec.shape)
     is_last = rank > 2 and any(piece.dims[1] and piece.dims[1][-1].step == 1 for piece in pieces)
-    if not (context.channels_last and is_last) or node.name in context.kept:
+    if not (context.lowering.channels_last and is_last) or node.name in context.kept:
         return context.buffer(node.name, TensorSpec(shape=spec.shape, dtype=spec.dtype))
     shape = tuple(spec.shape[at] for at in views.channels_last(rank))
     made = context.buffer(node.name, TensorSpec(shape=shape, dtype=spec.dtype))

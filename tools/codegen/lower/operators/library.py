@@ -215,7 +215,7 @@ def tensor_share(context: Context, node: Node) -> float | None:
     arguments = Arguments(node)
     groups = arguments.integer(8)
     channels = context.value(arguments.tensor(0)).shape[1] // groups
-    if channels == 1 < groups and context.channels_last:
+    if channels == 1 < groups and context.lowering.channels_last:
         return _DEPTHWISE
     if channels < _FEW:
         return _WITH_FEW

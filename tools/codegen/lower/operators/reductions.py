@@ -271,7 +271,7 @@ def _product(left: int, right: int, bias: int | None) -> Meaning:
         if not node.out[0].dtype.is_floating:
             raise UnlikeError("a product of integers")
         if 1 not in (a.shape[-2], b.shape[-1]):
-            if not context.products or computed(node.out[0].dtype) is not DType.FLOAT32:
+            if not context.lowering.products or computed(node.out[0].dtype) is not DType.FLOAT32:
                 raise UnlikeError("a product of two matrices")
         elif bias is not None and _scales(arguments) != _PLAIN:
             raise UnlikeError("a scaled product")
@@ -294,7 +294,7 @@ def _joined_product(context: Context, node: Node, arguments: Arguments) -> None:
     count, rows, depth = a.shape
     turned = views.reshape(views.permute(a, (1, 0, 2)), (rows, count * depth))
     joined = views.reshape(b, (count * depth, b.shape[-1]))
-    if not context.products or computed(node.out[0].dtype) is not DType.FLOAT32:
+    if not context.lowering.products or computed(node.out[0].dtype) is not DType.FLOAT32:
         raise UnlikeError("a product of two matrices")
     if turned is None or joined is None:
         raise UnlikeError("batches of no stride")
@@ -306,7 +306,7 @@ def _scaled_product(context: Context, node: Node, arguments: Arguments) -> None:
     a, b, *scales = (context.value(arguments.tensor(at)) for at in range(4))
     eights = context.specs[arguments.tensor(0).node].dtype is DType.FLOAT8_E4M3FN
     more = arguments.ref(4, "bias") or arguments.ref(5, "scale_result")
-    if not context.products or not eights or more is not None:
+    if not context.lowering.products or not eights or more is not None:
         raise UnlikeError("a scaled product with more than two numbers")
     if any(prod(scale.shape) != 1 for scale in scales):
         raise UnlikeError("a product scaled row by row")
@@ -354,7 +354,7 @@ def _reduce(
 
 def _multiplied(context: Context, dtype: DType, a: Expr, b: Expr) -> Expr:
     """The product; factors of a product of half-precision matrices say that they are rounded."""
-    if not context.products or dtype is computed(dtype):
+    if not context.lowering.products or dtype is computed(dtype):
         return context.ops("mul", a, b)
     factors = tuple(context.ops.cast(factor, dtype) for factor in (a, b))
     return context.pool.make("mul", computed(dtype), factors)

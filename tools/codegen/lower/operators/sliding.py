@@ -239,7 +239,7 @@ def depthwise(
     sliding = Sliding(context, x, shape, windows)
     bias = arguments.ref(2)
     others = [context.value(bias)] if bias is not None else []
-    if context.sums_windows and is_summed(sizes):
+    if context.lowering.sums_windows and is_summed(sizes):
         _summed(context, node, sliding, weight, others, lies_last=lying is not None)
         return
     space = sliding.space([_by_channel(other, rank) for other in others])

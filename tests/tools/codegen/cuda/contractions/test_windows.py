@@ -11,7 +11,7 @@ from torch import nn
 
 from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Windows, windows_of
 from kernelwright.tools.codegen.ir.contraction import Contraction, contraction_of
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.convert import simplify, to_graph
 
@@ -31,7 +31,9 @@ def _contraction(turned: bool, size: tuple[int, int], taps: int, **numbers: int)
     shapes = ((2, 6, *size), (6, 5, taps, 2) if turned else (5, 6, taps, 2))
     traced = trace_graph(module, [torch.empty(shape, device="meta") for shape in shapes], None)
     simplify(traced)
-    program = lower(to_graph(traced, ["x", "weight"]), products=True, convolutions=True)
+    program = lower(
+        to_graph(traced, ["x", "weight"]), lowering=Lowering(products=True, convolutions=True)
+    )
     return next(one for loop in program.loops if (one := contraction_of(loop)))
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from kernelwright.tools.codegen.library.forms.forms import slides
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 
 Check = Callable[..., Any]
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -52,7 +52,7 @@ def test_rows_under_a_window_are_reduced_where_they_are_read(
     function, x = ABSORBED[name]
     checked = check(function, x)
     assert slides(checked.program)
-    program = lower(checked.graph, one_pass=True)
+    program = lower(checked.graph, lowering=Lowering(one_pass=True))
     parameters = function.named_parameters() if isinstance(function, nn.Module) else ()
     weights = {key: value.detach() for key, value in parameters}
     (mine,), _ = interpret(program, [x], weights)
@@ -72,6 +72,6 @@ KEPT: dict[str, tuple[Function, torch.Tensor]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_rows_that_several_windows_need_are_reduced_once(name: str, check: Check) -> None:
     function, x = KEPT[name]
-    program = lower(check(function, x).graph, one_pass=True)
+    program = lower(check(function, x).graph, lowering=Lowering(one_pass=True))
     assert len(program.loops) > 1
     assert any(not loop.inner for loop in program.loops)

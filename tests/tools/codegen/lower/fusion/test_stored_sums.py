@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kernelwright.tools.codegen.ir import Loop
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 
 Check = Callable[..., Any]
 
@@ -49,7 +49,7 @@ class Attending(nn.Module):
 def test_a_residual_is_stored_once_beside_calls_too(check: Check, interpret: Any) -> None:
     module, x = Attending(4), torch.randn(3, 32, 64)
     checked = check(module, x)
-    program = lower(checked.graph, products=True)
+    program = lower(checked.graph, lowering=Lowering(products=True))
     weights = {key: value.detach() for key, value in module.named_parameters()}
     (mine,), _ = interpret(program, [x], weights)
     torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)
@@ -66,7 +66,7 @@ def test_a_layer_reads_no_more_in_a_deep_stack_than_in_a_shallow_one(
 ) -> None:
     module, x = Stack(layers), torch.randn(32, 48)
     checked = check(module, x)
-    program = lower(checked.graph, products=True)
+    program = lower(checked.graph, lowering=Lowering(products=True))
     weights = {key: value.detach() for key, value in module.named_parameters()}
     (mine,), _ = interpret(program, [x], weights)
     torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from kernelwright.tools.codegen.ir import PlanLine
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 
 Check = Callable[..., Any]
 HEADS, ROWS, WIDTH = 4, 10, 64
@@ -36,7 +36,7 @@ def test_a_result_is_right_and_read_as_it_lies(
     module = Block(then, torch.float32)
     x = torch.randn(2, ROWS, HEADS * WIDTH)
     checked = check(module, x)
-    program = lower(checked.graph, products=products, calls_attention=True)
+    program = lower(checked.graph, lowering=Lowering(products=products, calls_attention=True))
     weights = {key: value.detach() for key, value in module.named_parameters()}
     (mine,), _ = interpret(program, [x], weights)
     torch.testing.assert_close(mine, checked.expected[0], rtol=2e-4, atol=5e-5)

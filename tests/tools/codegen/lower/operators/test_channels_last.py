@@ -11,7 +11,7 @@ from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.ir import Loop, PlanLine
 from kernelwright.tools.codegen.ir.roofline import line_ms, loop_bytes
 from kernelwright.tools.codegen.ir.sliding import sliding_sums
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 
 Check = Callable[..., Any]
 
@@ -57,7 +57,7 @@ def test_a_tail_reads_channels_last_and_computes_the_same(
     module, shape = CASES[name]
     x = torch.randn(shape)
     checked = check(module, x)
-    program = lower(checked.graph, channels_last=True)
+    program = lower(checked.graph, lowering=Lowering(channels_last=True))
     weights = {key: value.detach() for key, value in module.named_parameters()}
     mine, _ = interpret(program, [x], weights)
     for one, expected in zip(mine, checked.expected, strict=True):
@@ -103,7 +103,7 @@ def test_windows_of_each_channel_read_and_write_rows_of_channels(
     module, x = WINDOWS[name], torch.randn(2, 3, 10, 9)
     checked = check(module, x)
     asked = {"calls_windows": True} if called else {"sums_windows": True}
-    program = lower(checked.graph, channels_last=True, **asked)
+    program = lower(checked.graph, lowering=Lowering(channels_last=True, **asked))
     weights = {key: value.detach() for key, value in module.named_parameters()}
     mine, _ = interpret(program, [x], weights)
     torch.testing.assert_close(mine[0], checked.expected[0], rtol=2e-4, atol=5e-5)
@@ -121,7 +121,9 @@ def test_windows_of_each_channel_read_and_write_rows_of_channels(
 
 def test_what_is_turned_is_turned_by_loops_of_ours_and_by_nothing_else(check: Check) -> None:
     graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
-    written, turned = (lower(graph, channels_last=last) for last in (False, True))
+    written, turned = (
+        lower(graph, lowering=Lowering(channels_last=last)) for last in (False, True)
+    )
     copies = turned.loops[: len(turned.loops) - len(written.loops)]
     assert [loop_bytes(loop) for loop in copies] == [
         (4 * elements, 4 * elements) for elements in (2 * 3 * 9 * 8, 8 * 3 * 3 * 3)
@@ -132,7 +134,7 @@ def test_what_is_turned_is_turned_by_loops_of_ours_and_by_nothing_else(check: Ch
 
 def test_what_lies_between_two_convolutions_is_stored_as_the_second_reads_it(check: Check) -> None:
     module, shape = CASES["two in a row"]
-    program = lower(check(module, torch.randn(shape)).graph, channels_last=True)
+    program = lower(check(module, torch.randn(shape)).graph, lowering=Lowering(channels_last=True))
     calls = [step for step in program.steps if isinstance(step, PlanLine) and "aten" in step.text]
     made = {buffer for loop in program.loops for buffer in _stored(loop)}
     assert {buffer for buffer in calls[1].uses if "turned" in buffer} <= made
@@ -147,7 +149,7 @@ def test_a_residual_is_stored_once_as_the_convolution_reads_it(
 ) -> None:
     module = Residual(returned=returned, viewed=viewed)
     checked = check(module, torch.randn(2, 3, 9, 8))
-    program = lower(checked.graph, channels_last=True)
+    program = lower(checked.graph, lowering=Lowering(channels_last=True))
     made = [_stored(loop) for loop in program.loops]
     assert sum("_turned" in "".join(names) and len(names) > 1 for names in made) == twice
     given = checked.graph.inputs[0]
@@ -177,7 +179,7 @@ def test_what_is_concatenated_lies_as_its_parts_do(
 ) -> None:
     module, x = Skips(returned=returned), torch.randn(2, 3, 9, 8)
     checked = check(module, x)
-    program = lower(checked.graph, channels_last=True)
+    program = lower(checked.graph, lowering=Lowering(channels_last=True))
     weights = {key: value.detach() for key, value in module.named_parameters()}
     mine, _ = interpret(program, [x], weights)
     for one, wanted in zip(mine, checked.expected, strict=True):
@@ -190,7 +192,7 @@ def test_rows_are_reduced_as_they_lie_and_turned_when_they_are_written(check: Ch
     """A loop that did both would read or write an element a sector."""
     module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8))
     graph = check(module, torch.randn(2, 3, 9, 8)).graph
-    turned, written = lower(graph, channels_last=True), lower(graph)
+    turned, written = lower(graph, lowering=Lowering(channels_last=True)), lower(graph)
     assert len(written.loops) == 1
     reduced, stored = turned.loops[-2:]
     assert reduced.inner
@@ -202,7 +204,9 @@ def test_rows_of_which_a_tile_fits_on_chip_are_reduced_and_turned_at_once(
     check: Check, channels: int, loops: int
 ) -> None:
     module = nn.Sequential(nn.Conv2d(3, channels, 1), nn.Softmax(1))
-    program = lower(check(module, torch.randn(1, 3, 6, 5)).graph, channels_last=True)
+    program = lower(
+        check(module, torch.randn(1, 3, 6, 5)).graph, lowering=Lowering(channels_last=True)
+    )
     (made,) = (name for s in program.steps if isinstance(s, PlanLine) for name in s.makes[:1]
                if s.operator == "aten.convolution.default")  # fmt: skip
     read = [
@@ -223,7 +227,11 @@ def test_groups_of_several_channels_are_expected_to_be_slower_so(groups: int, ch
     module = nn.Sequential(nn.Conv2d(16, 16, 3, groups=groups), nn.ReLU())
     graph = check(module, torch.randn(2, 16, 9, 8)).graph
     plain, turned = (
-        next(s for s in lower(graph, channels_last=last).steps if isinstance(s, PlanLine))
+        next(
+            s
+            for s in lower(graph, lowering=Lowering(channels_last=last)).steps
+            if isinstance(s, PlanLine)
+        )
         for last in (False, True)
     )
     assert turned.cost_flops == pytest.approx(GROUPS[groups] * plain.cost_flops, rel=1e-3)

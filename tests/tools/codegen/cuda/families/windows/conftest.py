@@ -16,7 +16,7 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.ir import Emitted, Loop, Program
-from kernelwright.tools.codegen.lower import lower
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
 from kernelwright.tools.tasks.aten_graph import trace_graph
@@ -43,7 +43,7 @@ def lowered(
     traced = trace_graph(Called(function), [*inputs], None)
     simplify(traced)
     graph = to_graph(traced, [f"x{at}" for at in range(len(inputs))])
-    return lower(graph, sums_windows=True, channels_last=channels_last)
+    return lower(graph, lowering=Lowering(sums_windows=True, channels_last=channels_last))
 
 
 def printed(

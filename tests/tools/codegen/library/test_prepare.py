@@ -7,8 +7,8 @@ import torch
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates.plan import validate_plan
-from kernelwright.tools.codegen.library.fixed_weights import without_prepare
 from kernelwright.tools.codegen.library.kernel_library import LibraryDraft, repertoire_for
+from kernelwright.tools.codegen.library.prepare import without_prepare
 from kernelwright.tools.languages import (
     Built,
     compile_candidate,

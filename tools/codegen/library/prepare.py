@@ -1,9 +1,9 @@
-"""What is made of weights once: which buffers that may be, and plans in which it is not.
+"""What a plan prepares: its function `prepare`, which is run once, and again when weights change.
 
-A kernel that wants a weight in a layout of its own packs it in the plan's `prepare`, which is
-redone when the weight changes, and a loop that only lays one out anew runs there. Only the weight
-as the module holds it may be packed so, never what is computed from it: a module's arithmetic is
-done in every call.
+A kernel that wants a weight in a layout of its own packs it there (`Emitted.prepare`), and a loop
+that only lays one out anew runs there as a whole (`Program.prepared`). Only the weight as the
+module holds it may be prepared (`Loop.preparable`), never what is computed from it: a module's
+arithmetic is done in every call. Where a plan has no `prepare`, every call does what that would.
 
 Not here: who notices the change (`tools.candidates.run`, and an export for itself).
 """
@@ -19,31 +19,32 @@ from kernelwright.tools.codegen.ir import Emitted, Loop, PlanLine, Program
 from kernelwright.tools.codegen.ir.roofline import CONVOLUTION
 from kernelwright.tools.codegen.library.alike import Renaming
 
-_ONCE = "once_"
+_PREFIX = "once_"
 _SHARE = 0.25  # of the memory of the device
 
 
-def with_fixed_weights(program: Program, hardware: Hardware) -> Program:
-    """The program, whose loops know which buffers hold weights that may be packed once.
+def with_prepared_weights(program: Program, hardware: Hardware) -> Program:
+    """The program, whose loops know what is preparable, and which of them are prepared as a whole.
 
-    No call changes them, and together they take no more than a share of the device's memory, as
-    what is packed of them lies there besides; the smaller ones come first.
+    No call changes such weights, and together they take no more than a share of the device's
+    memory, as what is prepared of them lies there besides; the smaller ones come first.
     """
     lines = [step for step in program.steps if isinstance(step, PlanLine)]
     written = {name for line in lines for name in line.makes}
     written |= {store.access.buffer for loop in program.loops for store in loop.stores}
     updated = {text for line in lines if line.operator == "update" for text in _words(line.text)}
-    fixed = {
+    preparable = {
         name for name, target in program.weights if name not in written and target not in updated
     }
-    fixed = _within(program, fixed, _SHARE * hardware.memory_gib * 2**30)
+    preparable = _within(program, preparable, _SHARE * hardware.memory_gib * 2**30)
     steps = tuple(
-        _told(program, step, fixed) if isinstance(step, Loop) else step for step in program.steps
+        _marked(program, step, preparable) if isinstance(step, Loop) else step
+        for step in program.steps
     )
     return program.model_copy(update={"steps": steps})
 
 
-def _is_laid_out(program: Program, loop: Loop, fixed: set[str]) -> bool:
+def _lays_out_weights(program: Program, loop: Loop, preparable: set[str]) -> bool:
     """Whether all that a loop does is to put whole weights into another layout for this call.
 
     What it stores is nobody else's: no other step writes it (as other pieces of a concatenation
@@ -53,10 +54,10 @@ def _is_laid_out(program: Program, loop: Loop, fixed: set[str]) -> bool:
     if loop.inner or len(loads) != len(loop.body) or any(store.when for store in loop.stores):
         return False
     by_name = {stmt.name: stmt.access for stmt in loads}
-    names, axes = _kept_here(program, loop), {axis.name for axis in loop.outer}
+    names, axes = _own_temporaries(program, loop), {axis.name for axis in loop.outer}
     for store in loop.stores:
         read, made = by_name.get(store.value), program.buffer(store.access.buffer)
-        if read is None or read.buffer not in fixed or made.name not in names:
+        if read is None or read.buffer not in preparable or made.name not in names:
             return False
         given = program.buffer(read.buffer)
         is_whole = prod(given.shape) == prod(made.shape) == loop.rows
@@ -67,7 +68,7 @@ def _is_laid_out(program: Program, loop: Loop, fixed: set[str]) -> bool:
     return True
 
 
-def _kept_here(program: Program, loop: Loop) -> set[str]:
+def _own_temporaries(program: Program, loop: Loop) -> set[str]:
     """Temporaries that this loop alone writes, and that only loops and convolutions read.
 
     Any other line may hand on a view of it, which may be returned, or keep it in a buffer.
@@ -81,24 +82,24 @@ def _kept_here(program: Program, loop: Loop) -> set[str]:
     return {one.name for one in program.buffers if one.role == "temporary"} - others
 
 
-def laid_out_once(loop: Loop, emitted: Emitted, allocations: Mapping[str, str]) -> Emitted:
-    """What is printed for such a loop, launched in `prepare` instead of in every call.
+def run_in_prepare(loop: Loop, emitted: Emitted, allocations: Mapping[str, str]) -> Emitted:
+    """What is printed for a loop, launched in `prepare` instead of in every call.
 
     Args:
-        loop: One that is done `once`.
+        loop: One that `is_prepared`.
         emitted: What its emitter printed.
         allocations: The line that allocates each buffer that it stores.
     """
-    kept = {name: f"{loop.name}_laid_out_{at}" for at, name in enumerate(allocations)}
-    renaming = Renaming(kept)
+    prepared = {name: f"{loop.name}_laid_out_{at}" for at, name in enumerate(allocations)}
+    renaming = Renaming(prepared)
     lines = [*allocations.values(), *emitted.plan]
-    once = tuple(ast.unparse(renaming.visit(ast.parse(line))) for line in lines)
-    plan = tuple(f"{name} = {made}" for name, made in kept.items())
+    prepare = tuple(ast.unparse(renaming.visit(ast.parse(line))) for line in lines)
+    plan = tuple(f"{name} = {made}" for name, made in prepared.items())
     return emitted.model_copy(
         update={
             "plan": plan,
-            "once": (*emitted.once, *once),
-            "kept": (*emitted.kept, *kept.values()),
+            "prepare": (*emitted.prepare, *prepare),
+            "prepared": (*emitted.prepared, *prepared.values()),
         }
     )
 
@@ -115,10 +116,14 @@ def _within(program: Program, names: set[str], most_bytes: float) -> set[str]:
     return kept
 
 
-def _told(program: Program, loop: Loop, fixed: set[str]) -> Loop:
+def _marked(program: Program, loop: Loop, preparable: set[str]) -> Loop:
     read = dict.fromkeys(stmt.access.buffer for stmt in loop.body if stmt.access is not None)
-    told = {"fixed": tuple(name for name in read if name in fixed)}
-    return loop.model_copy(update=told | {"once": _is_laid_out(program, loop, fixed)})
+    return loop.model_copy(
+        update={
+            "preparable": tuple(name for name in read if name in preparable),
+            "is_prepared": _lays_out_weights(program, loop, preparable),
+        }
+    )
 
 
 def _words(line: str) -> set[str]:
@@ -166,7 +171,7 @@ class _Apart(ast.NodeTransformer):
         self._made = made
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(f"{_ONCE}{node.id}", node.ctx) if node.id in self._made else node
+        return ast.Name(f"{_PREFIX}{node.id}", node.ctx) if node.id in self._made else node
 
 
 class _Instead(ast.NodeTransformer):
