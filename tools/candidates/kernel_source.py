@@ -19,6 +19,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from math import prod
 
 from kernelwright.tools.candidates.arithmetic import ContractError, Expression
@@ -366,31 +367,52 @@ def _valid_settings(source: KernelSource, limit: int) -> tuple[tuple[Setting, ..
     default = next(_assignments(source, {}), None)
     if default is None:
         return ()
-    found = dict.fromkeys((default, *_neighbours(source, default)))
-    # Seeded, so that a resumed search sees the same list.
-    draw = random.Random(0)
+    found = {
+        tuple([setting.value for setting in settings]): None
+        for settings in (default, *_neighbours(source, default))
+    }
+    names = [item.name for item in source.tunables]
     # A rule is about few tunables, so the same few cases of it come up in every draw.
-    rules = [_Remembered(rule) for rule in _rules(source)]
-    for _ in range(4 * limit):
+    rules = [_Remembered(rule, names) for rule in _rules(source)]
+    drawn = _drawn([item.values for item in source.tunables])
+    for values in islice(drawn, 4 * limit):
         if len(found) >= limit:
             break
-        values = {item.name: draw.choice(item.values) for item in source.tunables}
-        if all(rule.holds(values) for rule in rules):
-            found[_settings(source, values)] = None
-    return tuple(found)[:limit]
+        if values not in found and all(rule.holds(values) for rule in rules):
+            found[values] = None
+    kept = list(found)[:limit]
+    return tuple(_settings(source, dict(zip(names, values, strict=True))) for values in kept)
+
+
+def _drawn(choices: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
+    """One of each by chance, again and again, as `random.choice` draws it, without its calls.
+
+    Seeded, so that a resumed search sees the same.
+    """
+    bits = random.Random(0).getrandbits
+    sized = [(options, len(options), len(options).bit_length()) for options in choices]
+    while True:
+        values = []
+        for options, count, width in sized:
+            at = bits(width)
+            while at >= count:
+                at = bits(width)
+            values.append(options[at])
+        yield tuple(values)
 
 
 class _Remembered:
     """A rule that is evaluated once for each case of its own tunables."""
 
-    def __init__(self, rule: Expression) -> None:
-        self._rule, self._names = rule, tuple(rule.names)
+    def __init__(self, rule: Expression, names: Sequence[str]) -> None:
+        self._rule = rule
+        self._places = [(name, names.index(name)) for name in rule.names]
         self._known: dict[tuple[int, ...], bool] = {}
 
-    def holds(self, values: Mapping[str, int]) -> bool:
-        case = tuple([values[name] for name in self._names])
+    def holds(self, values: Sequence[int]) -> bool:
+        case = tuple([values[at] for _, at in self._places])
         if case not in self._known:
-            self._known[case] = self._rule.holds(values)
+            self._known[case] = self._rule.holds({name: values[at] for name, at in self._places})
         return self._known[case]
 
 

@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,20 @@ def test_huge_spaces_are_sampled_the_same_way_every_time() -> None:
     assert found == valid_settings(kernel, limit=200)
     assert found[0] == complete_settings(kernel)
     assert all(values(item)["T0"] * values(item)["T1"] <= 8 for item in found)
+
+
+def test_a_sample_is_the_one_that_runs_from_before_were_given() -> None:
+    lines = [f"tune: T{at} in {', '.join(map(str, range(1, 2 + at % 5)))}" for at in range(14)]
+    kernel = source(*lines, "require: T1 <= T13", "require: T3 * T4 % 3 != 1", "require: T0 == 1")
+    found = [values(item) for item in valid_settings(kernel, limit=300)]
+    draw = random.Random(0)
+    by_chance = ({t.name: draw.choice(t.values) for t in kernel.tunables} for _ in range(1200))
+    allowed = [v for v in by_chance if v["T1"] <= v["T13"] and v["T3"] * v["T4"] % 3 != 1]
+    default = values(complete_settings(kernel))
+    beside = [v for v in found if sum(v[name] != default[name] for name in default) < 2]
+    wanted = list({tuple(v.values()): v for v in (*beside, *allowed)}.values())
+    assert found[: len(beside)] == beside
+    assert found == wanted[:300]
 
 
 def test_contradictions_are_named_and_do_not_hang() -> None:
