@@ -21,7 +21,7 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import cast
 
 import torch
@@ -36,7 +36,8 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from kernelwright.tools.tasks.composites import remembered_composites
+from kernelwright.tools.tasks.composites import registered_composites, remembered_composites
+from kernelwright.tools.tasks.lean_export import only_graphs
 from kernelwright.tools.tasks.modules import (
     Structure,
     Traced,
@@ -317,7 +318,8 @@ def trace_outline(
     """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        table = {op: rule for op, rule in _default_table().items() if _name(op) not in whole}
+        default = _default_table(*registered_composites())
+        table = {op: rule for op, rule in default.items() if _name(op) not in whole}
         try:
             traced = _exported(module, inputs, table)
         except RefusedError:
@@ -327,7 +329,8 @@ def trace_outline(
     return traced, traced.graph.find_nodes(op="placeholder")
 
 
-def _default_table() -> Table:
+@lru_cache(maxsize=1)  # torch makes its rules anew for every asker, and they are to be recognised
+def _default_table(*registered: int) -> Table:
     return dict(torch.export.default_decompositions())
 
 
@@ -336,9 +339,9 @@ def _name(op: OpOverload) -> str:
 
 
 def _exported(module: nn.Module, inputs: Sequence[object], table: Table | None = None) -> Traced:
-    with shapes_without_unrolling():
+    with only_graphs(), shapes_without_unrolling():
         program = torch.export.export(module, tuple(inputs), strict=False)
-    with shapes_without_unrolling(), remembered_composites():
+    with only_graphs(), shapes_without_unrolling(), remembered_composites():
         program = program.run_decompositions(decompositions() if table is None else table)
     _refuse_regions(program.graph)
     signature = program.graph_signature

@@ -10,12 +10,12 @@ either.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch._C import DispatchKey
 from torch._ops import OpOverload
-from torch._subclasses.fake_impls import _deregister_op_impl, op_implementations_dict
+from torch._subclasses.fake_impls import op_implementations_dict
 from torch.export import exported_program
 
 Rule: TypeAlias = Callable[..., object]
@@ -50,49 +50,71 @@ def remembered_composites() -> Iterator[None]:
         setattr(exported_program, _OVERRIDE, _torch_overrides)
 
 
-_found: dict[tuple[object, ...], tuple[Rules, Rules]] = {}
-_registered: dict[tuple[object, ...], dict[OpOverload, Registered]] = {}
+# Tables asked for in turns: the one for graphs, and one for each kind of outline.
+_LARGEST = 4
+
+# By what a table holds, with the table, so that nothing else comes to lie where that was.
+Key: TypeAlias = tuple[int, ...]
+Held = TypeVar("Held")
+_found: dict[Key, tuple[Rules, Rules, Rules]] = {}
+_registered: dict[Key, tuple[Rules, list[tuple[OpOverload, Registered]]]] = {}
+
+
+def _key(table: Rules) -> Key:
+    """Which operators and rules these are: to ask all of them for their hashes takes longer."""
+    return (*map(id, table), *map(id, table.values()))
+
+
+def registered_composites() -> tuple[int, int]:
+    """How many composite operators and namespaces there are: another number, another search."""
+    composites = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+    return len(composites), len(torch.ops._dir)
 
 
 def _split(table: Rules) -> tuple[Rules, Rules]:
     """The table's composite operators, with all that are to be kept whole, and its others."""
-    composites = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
-    key = (len(composites), len(torch.ops._dir), *table.items())
+    key = (*registered_composites(), *_key(table))
     if key not in _found:
-        _found.clear()
-        _found[key] = _torch_splits(table)
-    kept, others = _found[key]
+        _make_room(_found)
+        held = dict(table)
+        _found[key] = (held, *_torch_splits(table))
+    _, kept, others = _found[key]
     return dict(kept), dict(others)
 
 
 @contextmanager
 def _override(rules: Rules) -> Iterator[None]:
     """As torch's, with the kernels that it registered for the same rules before."""
-    key = tuple(rules.items())
+    key = _key(rules)
     if key not in _registered:
         with _torch_overrides(rules):
-            _registered.clear()
-            _registered[key] = {op: _of(op) for op in rules}
+            _make_room(_registered)
+            _registered[key] = (dict(rules), [(op, _of(op)) for op in rules])
             yield
         return
-    before = {op: dict(op.py_kernels) for op in rules}
+    before = [(op, op.py_kernels) for op in rules]
     try:
-        for op, registered in _registered[key].items():
-            _replace(op, registered.kernels)
+        for op, registered in _registered[key][1]:
+            _replace(op, dict(registered.kernels))
             if registered.fake is not None:
                 op_implementations_dict.setdefault(op, registered.fake)
         yield
     finally:
-        for op, kernels in before.items():
+        for op, kernels in before:
             _replace(op, kernels)
-            _deregister_op_impl(op)
+            op_implementations_dict.pop(op, None)
+
+
+def _make_room(remembered: dict[Key, Held]) -> None:
+    """The oldest goes."""
+    if len(remembered) >= _LARGEST:
+        del remembered[next(iter(remembered))]
 
 
 def _of(op: OpOverload) -> Registered:
     return Registered(dict(op.py_kernels), op_implementations_dict.get(op))
 
 
-def _replace(op: OpOverload, kernels: Mapping[DispatchKey, Rule]) -> None:
-    op.py_kernels.clear()
-    op.py_kernels.update(kernels)
+def _replace(op: OpOverload, kernels: dict[DispatchKey, Rule]) -> None:
+    op.py_kernels = kernels
     op._dispatch_cache.clear()

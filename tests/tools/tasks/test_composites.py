@@ -1,11 +1,13 @@
 """What torch registers for composite operators is remembered, and taken away after every trace."""
 
+import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch.export import exported_program
 
-from kernelwright.tools.tasks.aten_graph import decompositions
+from kernelwright.tools.tasks import composites
+from kernelwright.tools.tasks.aten_graph import decompositions, trace_graph, trace_outline
 from kernelwright.tools.tasks.composites import remembered_composites
 
 
@@ -56,3 +58,20 @@ def test_an_operator_that_was_registered_meanwhile_is_found() -> None:
         ours = program.run_decompositions(decompositions())
     assert str(ours.graph) == str(theirs.graph)
     assert traced(remembered=True) == before
+
+
+def test_graphs_and_outlines_in_turns_are_both_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = (torch.randn(2, 5, 8),)
+    for name in ("mul", "add", "sum", "exp"):  # as full as it may be
+        trace_outline(Mixed(), inputs, {name})
+
+    def both() -> tuple[str, str]:
+        outline, _ = trace_outline(Mixed(), inputs, {"gelu"})
+        return str(trace_graph(Mixed(), inputs, None).graph), str(outline.graph)
+
+    first = both()
+    asked: list[object] = []
+    for name in ("_torch_splits", "_torch_overrides"):
+        monkeypatch.setattr(composites, name, asked.append)
+    assert both() == first
+    assert asked == []
