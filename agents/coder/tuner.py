@@ -67,11 +67,6 @@ class Tuning:
         self._preferred = [*turned, *_preferred(self._open, prefer)]
         self._avoided = set(avoid)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether every valid setting was measured."""
-        return not self._open
-
     def ask(self) -> Candidate | None:
         """The next candidate to measure; None when all settings are known."""
         settings = self._next()

@@ -50,14 +50,6 @@ def memories_for(
     return memories((), like, own, repertoire, device=device_of(hardware), seconds=0.0)
 
 
-def has_like(surface: Surface, others: Sequence[Surface]) -> bool:
-    """Whether another loop has the same operators, so that a person's library would know it."""
-    own = _key(surface.space.module)
-    names = ((one.space.name, _key(one.space.module)) for one in others)
-    found = {key.structure for name, key in names if key and name != surface.space.name}
-    return own is not None and own.structure in found
-
-
 @cache
 def _key(module: str) -> TaskKey | None:
     task = trace(module, "loop.py", TracePolicy(device="cpu"))

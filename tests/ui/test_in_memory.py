@@ -180,6 +180,17 @@ def test_a_copy_notices_what_is_changed_in_it_and_measures_by_what_was_searched(
     assert copy.copy(optimized).model is optimized.model
 
 
+def test_a_call_that_is_packed_otherwise_is_counted_as_the_module_s_own(optimized):
+    x = torch.randn(4, 8)
+    optimized(x)
+    optimized(input=x)
+    with pytest.raises(TypeError):
+        optimized(x, 2.0)
+    with pytest.raises(TypeError):
+        optimized({1})
+    assert optimized.counts == {"kernel": 1, "reference: arguments": 3}
+
+
 def test_pickling_is_refused_in_a_sentence(optimized, tmp_path):
     with pytest.raises(TypeError, match=r"cannot be pickled, as its kernels .* state_dict\(\)"):
         pickle.dumps(optimized)

@@ -21,7 +21,7 @@ class ContractError(ValueError):
     """
 
     def __init__(self, line: int, rule: str, words: str):
-        super().__init__(f"line {line}: {words} [{rule}]")
+        super().__init__(f"line {line}: {words} [{rule}]" if line else f"{words} [{rule}]")
         self.line = line
         self.rule = rule
         self.words = words

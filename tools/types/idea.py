@@ -86,11 +86,6 @@ class LaunchShape(Value):
         """Threads of a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
-    @property
-    def cluster_blocks(self) -> int:
-        """Blocks of a cluster."""
-        return self.cluster[0] * self.cluster[1] * self.cluster[2]
-
 
 def dynamic_bytes(kernel: str, launches: tuple[LaunchShape, ...]) -> int:
     """The most dynamic shared memory that a kernel was launched with."""

@@ -152,15 +152,19 @@ class Optimized(nn.Module):
         try:
             leaves, call = call_packing(args, kwargs)
         except RefusedError:
-            return self.model(*args, **kwargs)
+            return self._own("arguments", args, kwargs)
         if call != self._call:
-            return self.model(*args, **kwargs)
+            return self._own("arguments", args, kwargs)
         if self._reads_mode and _modes(self.model) != self._modes:
-            assert self._module is not None
-            self._module.COUNTS["reference: training mode"] += 1
-            return self.model(*args, **kwargs)
+            return self._own("training mode", args, kwargs)
         flat = self._fast[0](*leaves)
         return self._packed((flat,) if isinstance(flat, torch.Tensor) else flat)
+
+    def _own(self, why: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """The module's own result of a call that kernels were not verified for, counted."""
+        assert self._module is not None
+        self._module.COUNTS[f"reference: {why}"] += 1
+        return self.model(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Optimized:
         """As the module's; what was changed behind its back is seen now."""

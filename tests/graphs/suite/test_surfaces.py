@@ -9,7 +9,7 @@ from math import inf, prod
 import pytest
 
 from kernelwright.graphs.suite.surface_figures import standings, worth
-from kernelwright.graphs.suite.surface_memory import has_like, memories_for
+from kernelwright.graphs.suite.surface_memory import memories_for
 from kernelwright.graphs.suite.surface_search import Trail, changed, endless, follow, policies
 from kernelwright.profiles.load import hardware_profile, search_profile
 from kernelwright.tools.candidates import valid_settings
@@ -113,8 +113,6 @@ def test_memory_begins_with_the_best_of_other_loops_and_leaves_its_own_out(
         update={"name": "longer", "module": MODULE.replace("8192", "16384")}
     )
     other = Surface(space=other_space, points=surface.points, eager_ms=1.0)
-    assert has_like(surface, (surface, other))
-    assert not has_like(surface, (surface,))
     assert memories_for(surface, (surface,), hardware, lambda: repertoire).items == ()
     (item,) = memories_for(surface, (surface, other), hardware, lambda: repertoire).items
     point = surface.point_of(item.candidate)

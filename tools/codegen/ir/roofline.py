@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import prod
 
 from kernelwright.profiles.load import Hardware
-from kernelwright.tools.codegen.ir import Access, Loop, PlanLine, Program, Stmt, Strategy
+from kernelwright.tools.codegen.ir import Access, Loop, PlanLine, Stmt, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.library_attention import library_attention_ms
 from kernelwright.tools.codegen.ir.loops import varies_along
@@ -53,17 +53,6 @@ def roofline_ms(
     by_memory = moved_bytes / (hardware.bandwidth_gb_s * 1e6 * strategy.efficiency)
     by_arithmetic = flops / (rate * 1e9)
     return max(by_memory, by_arithmetic) + strategy.launches * hardware.launch_us / 1e3
-
-
-def program_ms(program: Program, choices: Mapping[str, Strategy], hardware: Hardware) -> float:
-    """Predicted time of a program under one strategy a loop, library calls included."""
-    total = 0.0
-    for step in program.steps:
-        if isinstance(step, PlanLine):
-            total += line_ms(step, hardware)
-        else:
-            total += predict_ms(step, choices[step.name], hardware)
-    return total
 
 
 def line_ms(line: PlanLine, hardware: Hardware) -> float:

@@ -78,6 +78,8 @@ def read_c_source(
     functions = tuple(_function(node) for node in exported)
     if not has_grid:
         _refuse_maps(functions)
+    if not functions:
+        raise _nothing_exported(root)
     _check_names(functions)
     return KernelSource(
         language=language,
@@ -254,13 +256,21 @@ def _refuse_maps(functions: tuple[KernelFunction, ...]) -> None:
 
 
 def _check_names(functions: tuple[KernelFunction, ...]) -> None:
-    if not functions:
-        raise ContractError(0, "exports", 'no `extern "C"` kernel is exported')
     seen: set[str] = set()
     for function in functions:
         if function.name in seen:
             raise ContractError(function.line, "exports", f"{function.name} is defined twice")
         seen.add(function.name)
+
+
+def _nothing_exported(root: Node) -> ContractError:
+    """That there is no kernel; where the text cannot be read, that is likely why, and its line."""
+    words = 'no `extern "C"` kernel is exported'
+    if not root.has_error:
+        return ContractError(0, "exports", words)
+    broken = next(node for node in walk(root) if node.is_error or node.is_missing)
+    what = f"{broken.type!r} is missing" if broken.is_missing else "the source cannot be read"
+    return ContractError(_line(broken), "exports", f"{words}: {what} here")
 
 
 def _line(node: Node) -> int:

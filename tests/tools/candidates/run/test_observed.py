@@ -49,7 +49,7 @@ def test_every_configuration_is_noted_with_the_values_that_the_plan_worked_out()
         ),
         LaunchShape(kernel="rest", grid=(3, 1, 1), block=(128, 1, 1), launches=3),
     )  # fmt: skip
-    assert (shapes[0].blocks, shapes[0].threads, shapes[0].cluster_blocks) == (600, 128, 2)
+    assert (shapes[0].blocks, shapes[0].threads) == (600, 128)
 
 
 def test_launches_are_really_made_while_they_are_noted_and_nothing_is_noted_after():

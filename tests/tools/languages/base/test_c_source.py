@@ -64,6 +64,7 @@ def test_comments_between_parameters_do_not_count() -> None:
     [
         ("void f(int n) {}", "exports", 0, "exported"),
         ("", "exports", 0, "exported"),
+        ('\nextern "C" void f(int* x, int n) { x[0] = n }', "exports", 2, "';' is missing"),
         ("\x00", "source", 0, "text"),
         ('\nextern "C" int f(int n) { return n; }', "signature", 2, "void"),
         ('extern "C" static void f(int n) {}', "signature", 1, "static"),
