@@ -10,6 +10,7 @@ showed is kept as a decision, so that a session that was cut off goes on with th
 """
 
 import asyncio
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -151,10 +152,15 @@ class _Serving:
         archive, key = self._context.archive, f"size:{candidate.id}"
         kept = (value for name, value in archive.decisions() if name == key)
 
+        known = [SizeCheck.model_validate_json(value) for value in kept]
+        done, count = itertools.count(len(known) + 1), len(self._sizes.looked_at)
+
         def keep(check: SizeCheck) -> None:
             archive.record_decision(key, check.model_dump_json())
+            verdict = check.verdict.value.replace("_", " ")
+            where = f"size {next(done)} of {count}, {self._sizes.words(check.sizes)}"
+            self._context.emit(Noted(words=f"{where}: {verdict}"))
 
-        known = [SizeCheck.model_validate_json(value) for value in kept]
         return await self._sizes.checked(candidate, known, keep)
 
     def _found(

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from kernelwright.graphs.gradients.search import with_backward
+from kernelwright.graphs.run_view.events import Event, Noted
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.options import shapes
@@ -46,8 +47,11 @@ async def test_what_was_asked_for_is_written_verified_and_kept(
     file.write_text(MODULE)
     policy = TracePolicy(shapes="batch=31..33")
     judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=short)
+    events: list[Event] = []
     try:
-        summary = await start_search(file, policy, "cpu", tiny, home=tmp_path, executor=judge)
+        summary = await start_search(
+            file, policy, "cpu", tiny, home=tmp_path, executor=judge, listener=events.append
+        )
         assert isinstance(summary, Summary), summary
         summary = await with_backward(summary, tiny, home=tmp_path, executor=judge, fresh=True)
     finally:
@@ -69,6 +73,9 @@ async def test_what_was_asked_for_is_written_verified_and_kept(
     assert material.backward is not None  # kernels for the gradients at the example's sizes
     assert material.evaluation.verdict is Verdict.CORRECT
     assert "verified at batch = 31, 32, 33" in material.evaluation.verification.shapes
+    told = [event.words for event in events if isinstance(event, Noted)]
+    said = {f"size {at} of 3, batch={size}: correct" for at, size in enumerate((31, 32, 33), 1)}
+    assert said <= set(told)
     ends = [check for check in summary.shapes.verified.checks if check.sizes in ((31,), (33,))]
     assert all(check.candidate_ms and check.eager_ms for check in ends)
 
