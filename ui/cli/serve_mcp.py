@@ -8,7 +8,7 @@ an error of one sentence. Standard output belongs to the protocol, so nothing el
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Literal, TypeVar
 
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
+from mcp.types import ContentBlock
+from pydantic import ValidationError
 
 from kernelwright.agents.assistant.types import ExplainCandidate
 from kernelwright.graphs.conversation import explaining
@@ -202,9 +204,32 @@ def _plain(value: Value) -> Answer:
     return found
 
 
+class _Tools(FastMCP):
+    """Tools whose arguments are complained of in one sentence; those that no tool has, too."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, object]
+    ) -> Sequence[ContentBlock] | dict[str, object]:
+        """Call one."""
+        schemas = {tool.name: tool.inputSchema for tool in await self.list_tools()}
+        known = schemas.get(name, {}).get("properties", {})
+        unknown = [given for given in arguments if given not in known]
+        if name in schemas and unknown:
+            raise ToolError(f"{name} has no {unknown[0]!r}; it takes {', '.join(known)}")
+        try:
+            return await super().call_tool(name, arguments)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            first = error.__cause__.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            said = first["msg"][:1].lower() + first["msg"][1:]
+            raise ToolError(f"{name}: {where}: {said}") from None
+
+
 def server(grant: Grant) -> FastMCP:
     """The server with its tools."""
-    made = FastMCP("kernelwright", instructions=INSTRUCTIONS, log_level="WARNING")
+    made = _Tools("kernelwright", instructions=INSTRUCTIONS, log_level="WARNING")
     doors = Doors(grant)
 
     @made.tool()
