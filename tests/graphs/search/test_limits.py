@@ -198,18 +198,18 @@ def test_a_large_models_certification_is_foreseen_from_its_screening() -> None:
 async def test_no_precise_look_begins_that_would_take_of_the_certification(
     search: Search, toy: ModuleType, tmp_path: Path, holds: str, looks: bool
 ) -> None:
-    """Of 6 seconds 3 are for certifying, and the last before that is for no precise look."""
-    took = Took(depth="x", comparing_s=1, searching_s=1, profiling_s=0, certifying_s=3.0)
+    """Of 12 seconds 6 are for certifying, and the last before that is for no precise look."""
+    took = Took(depth="x", comparing_s=1, searching_s=1, profiling_s=0, certifying_s=6.0)
     remember(tmp_path, toy.HARDWARE, took)
 
     class Late(toy.ToyExecutor):  # type: ignore[misc, name-defined]
         async def evaluate(self, task: Task, candidate: Candidate, effort: Effort) -> Evaluation:
             if effort == "screen" and len(self.asked) == 1:
-                await asyncio.sleep(2.4)
+                await asyncio.sleep(5.4)
             return await super().evaluate(task, candidate, effort)
 
     executor = Late()
-    await search(executor=executor, rounds=1, tuning_trials=0, seconds=6.0, seconds_hold=holds)
+    await search(executor=executor, rounds=1, tuning_trials=0, seconds=12.0, seconds_hold=holds)
     efforts = [effort for _, effort in executor.asked]
     assert ("precise" in efforts) is looks
     assert efforts[-1] == "certify"
