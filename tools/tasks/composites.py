@@ -51,7 +51,7 @@ def remembered_composites() -> Iterator[None]:
 
 
 # Tables asked for in turns: the one for graphs, and one for each kind of outline.
-_LARGEST = 4
+_MOST_TABLES = 4
 
 # By what a table holds, with the table, so that nothing else comes to lie where that was.
 Key: TypeAlias = tuple[int, ...]
@@ -107,7 +107,7 @@ def _override(rules: Rules) -> Iterator[None]:
 
 def _make_room(remembered: dict[Key, Held]) -> None:
     """The oldest goes."""
-    if len(remembered) >= _LARGEST:
+    if len(remembered) >= _MOST_TABLES:
         del remembered[next(iter(remembered))]
 
 

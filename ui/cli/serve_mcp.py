@@ -20,6 +20,7 @@ from mcp.types import ContentBlock
 from pydantic import ValidationError
 
 from kernelwright.agents.assistant.types import ExplainCandidate
+from kernelwright.agents.llm.answers import problems_of
 from kernelwright.graphs.conversation import explaining
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.graphs.run_view.events import Event
@@ -221,10 +222,7 @@ class _Tools(FastMCP):
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            first = error.__cause__.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            said = first["msg"][:1].lower() + first["msg"][1:]
-            raise ToolError(f"{name}: {where}: {said}") from None
+            raise ToolError(f"{name}: {problems_of(error.__cause__)}") from None
 
 
 def server(grant: Grant) -> FastMCP:

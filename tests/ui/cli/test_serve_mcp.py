@@ -87,9 +87,9 @@ async def test_what_cannot_be_done_is_an_error_of_one_sentence(tmp_path):
         ("explain", {"run": "gone"}, "there is no run"),
         ("explain", {"run": "../x"}, "is not the id of a run"),
         ("export", {"run": "gone", "folder": "/tmp/x"}, "is outside of"),
-        ("audit", {}, "audit: file: field required"),
+        ("audit", {}, "audit: file: Field required"),
         ("audit", {"file": "task.py", "size": 3}, "audit has no 'size'; it takes file, entry"),
-        ("optimize", {"file": "task.py", "seconds": "long"}, "optimize: seconds: input should be"),
+        ("optimize", {"file": "task.py", "seconds": "long"}, "but it was 'long'"),
         ("nothing", {}, "Unknown tool: nothing"),
     ]
     async with client(root) as agent:

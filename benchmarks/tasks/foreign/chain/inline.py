@@ -1,3 +1,4 @@
+import tempfile
 from pathlib import Path
 
 from torch import nn
@@ -25,7 +26,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("chain", &chain); }
 
 
 def build():
-    place = Path("chain_extension.cpp").absolute()
+    place = Path(tempfile.mkdtemp(), "chain_extension.cpp")
     place.write_text(SOURCE)
     flags = ["-O3", "-march=native", "-fopenmp"]
     return load("chain_extension", [str(place)], extra_cflags=flags, extra_ldflags=["-fopenmp"])

@@ -92,8 +92,8 @@ class Packed:
     """A factor as the packing passes see it.
 
     `shares` is how many jobs look for the largest magnitude of one row, `blocks` how many blocks
-    that makes. `wide` prints as many neighbours along the depth as one access moves. One that is
-    that `is_prepared` is packed in the plan's `prepare`.
+    that makes. `wide` prints as many neighbours along the depth as one access moves. One that
+    `is_prepared` is packed in the plan's `prepare`.
     """
 
     name: str
