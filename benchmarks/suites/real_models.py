@@ -15,8 +15,9 @@ ended, and `end`, which is one of
 With `--train` kernels are searched both ways within the same seconds and exported by force, and
 verify.py compares gradients with float64 and times whole training steps (forward, backward, AdamW)
 in turns with eager's and torch.compile's, then chooses how the export goes. `steps` has every ratio
-with its interval, `gradients` how many times the reference's own error each way's was, and `end` is
-instead of the first, of the chosen way's step beside torch.compile's by the interval
+with its interval, `looks` those of few pairs, `gradients` how many times the reference's own error
+each way's was, and `end` is instead of the first, of the chosen way's step beside torch.compile's
+by the interval
 
     faster          it takes less time
     level           neither, and the interval is narrow (a tenth of the ratio)
@@ -82,6 +83,7 @@ WORDS = 8000  # of what a command said, its plan and what came of each region am
 GRADIENT = re.compile(r"gradients '(\w+)', .* error (\S+) times the reference's( {2}WRONG)?")
 SETTLED = 0.1  # of a ratio, as verify.py says it
 STEP = re.compile(r"against (\S+), GRADIENTS '(\w+)' +(\S+)x, 95 % interval (\S+) to (\S+): (.*)")
+LOOK = re.compile(r"a first look at GRADIENTS '(\w+)': (\S+)x eager's")
 CHOSEN = re.compile(r"GRADIENTS = '(\w+)' now")
 NO_GRADIENTS = re.compile(r"no gradients by kernels: (.*)")
 
@@ -156,9 +158,10 @@ def steps_of(words: str) -> dict:
         {"way": way, "against": rival, "ratio": float(ratio), "ci95": [float(low), float(high)]}
         for rival, way, ratio, low, high, _ in STEP.findall(words)
     ]
+    looks = {way: float(ratio) for way, ratio in LOOK.findall(words)}
     chosen = CHOSEN.search(words)
     none = NO_GRADIENTS.search(words)
-    found = {"gradients": gradients, "wrong": wrong, "steps": steps}
+    found = {"gradients": gradients, "wrong": wrong, "steps": steps, "looks": looks}
     found |= {"no_gradients": none.group(1) if none else ""}
     return found | {"chosen": chosen.group(1) if chosen else ""}
 

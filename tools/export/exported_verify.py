@@ -347,9 +347,16 @@ class Clock:
 
 
 def compare(
-    mine: Callable[[], object], theirs: Callable[[], object], clock: Clock, seconds: float
+    mine: Callable[[], object],
+    theirs: Callable[[], object],
+    clock: Clock,
+    seconds: float,
+    least: int = 20,
 ) -> list[float]:
-    """Ratios of the reference's time to the module's, pair by pair, in alternating order."""
+    """Ratios of the reference's time to the module's, pair by pair, in alternating order.
+
+    At least that many pairs, however long they take.
+    """
     warm_until = time.perf_counter() + (WARM_UP_S if clock.gpu else 0.0)
     for number in itertools.count():  # a GPU's clocks fell while torch.compile was at work
         if number >= 5 and time.perf_counter() >= warm_until:
@@ -362,7 +369,7 @@ def compare(
     repeats = 1 if clock.gpu else max(1, min(1000, round(0.5 / max(once_ms, 1e-4))))
     ratios: list[float] = []
     end = time.perf_counter() + seconds
-    while len(ratios) < 20 or (time.perf_counter() < end and len(ratios) < 2000):
+    while len(ratios) < least or (time.perf_counter() < end and len(ratios) < 2000):
         first_mine = len(ratios) % 2 == 0
         a = clock(mine if first_mine else theirs, repeats)
         b = clock(theirs if first_mine else mine, repeats)

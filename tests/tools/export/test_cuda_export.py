@@ -8,7 +8,7 @@ import pytest
 
 from kernelwright.tools.export import export_folder, export_kernelbench
 from kernelwright.tools.languages import INCLUDE, in_mode
-from kernelwright.tools.languages.cuda import build, launcher
+from kernelwright.tools.languages.cuda import cubins, launcher
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,53 @@ def exported(material, softmax, cuda_softmax, tmp_path_factory):
 def test_the_kernel_compiles_for_its_architecture_without_a_gpu(exported):
     kernel = (exported / "kernel.cu").read_text()
     header = (INCLUDE / "kernelwright.cuh").read_text()
-    cubin = build.compile_cubin(kernel, header, "sm_90a")
+    cubin = cubins.compile_cubin(kernel, header, "sm_90a")
     assert cubin[:4] == b"\x7fELF"
+
+
+def test_a_cubin_is_compiled_once_and_again_where_what_is_kept_is_not_whole(
+    exported, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("KERNELWRIGHT_EXPORT_CACHE", str(tmp_path / "kept"))
+    compiled = []
+
+    def counted(*given):
+        compiled.append(given)
+        return b"\x7fELF of " + given[2].encode()
+
+    monkeypatch.setattr(cubins, "compile_cubin", counted)
+    kernel = (exported / "kernel.cu").read_text()
+    first = cubins.cubin_of(kernel, "", "sm_90a")
+    assert cubins.cubin_of(kernel, "", "sm_90a") == first
+    assert len(compiled) == 1
+    assert cubins.cubin_of(kernel, "", "sm_80") != first
+    assert cubins.cubin_of(kernel + " ", "", "sm_90a") == first
+    assert len(compiled) == 3
+    for path in (tmp_path / "kept").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    assert cubins.cubin_of(kernel, "", "sm_90a") == first
+    assert len(compiled) == 4
+    assert {path.suffix for path in (tmp_path / "kept").iterdir()} == {".cubin"}
+
+
+def test_where_nothing_can_be_kept_the_cubin_is_compiled_all_the_same(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(cubins, "compile_cubin", lambda *_: b"cubin")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        monkeypatch.setenv("KERNELWRIGHT_EXPORT_CACHE", str(folder))
+        assert cubins.cubin_of("", "", "sm_90a") == b"cubin"
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("KERNELWRIGHT_EXPORT_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr(cubins, "keep_cubin", full)
+    assert cubins.cubin_of("", "", "sm_90a") == b"cubin"
+
+
+def test_what_nvrtc_refuses_is_said(tmp_path):
+    with pytest.raises(cubins.KernelUnavailableError, match="identifier"):
+        cubins.compile_cubin("nonsense_type x;", "", "sm_90a")
 
 
 def test_what_is_included_besides_the_prelude_is_exported_with_it(
@@ -34,7 +79,7 @@ def test_what_is_included_besides_the_prelude_is_exported_with_it(
     folder = export_folder(made, tmp_path / "soft")
     header = (folder / "kernelwright.cuh").read_text()
     kernel = (folder / "kernel.cu").read_text()
-    assert build.compile_cubin(kernel, header, "sm_80")[:4] == b"\x7fELF"
+    assert cubins.compile_cubin(kernel, header, "sm_80")[:4] == b"\x7fELF"
 
 
 def test_without_a_gpu_the_reference_runs(exported, outside, tmp_path):

@@ -229,6 +229,39 @@ def test_a_choice_is_written_with_its_reason_and_the_evidence_holds_again(
     assert now == kept
 
 
+def test_only_ways_that_may_be_the_fastest_are_timed_closely(monkeypatch):
+    looks = {
+        "compile": [1.0, 1.01],
+        "recompute": [0.9, 1.2],
+        "own": [0.7, 0.8],
+        "own_forward": [1.1, 1.3],
+        "own_backward": "no room",
+    }
+    said = []
+    verify = SimpleNamespace(say=said.append)
+    monkeypatch.setattr(exported_gradients, "_ratios", lambda *given: looks[given[3]])
+    found = exported_gradients._closely(verify, None, [], 3.0, [*looks], lambda: None)
+    assert found == ["recompute", "own", "own_forward"]
+    assert said[0] == "  a first look at GRADIENTS 'compile': 1.005x eager's"
+    assert said[-1] == "  GRADIENTS 'own_backward' could not run: no room"
+    assert exported_gradients._closely(verify, None, [], 3.0, [], lambda: None) == []
+
+
+def test_what_the_check_compiled_is_what_steps_are_timed_beside(monkeypatch):
+    forward, module = object(), nn.Linear(2, 2)
+    pair = SimpleNamespace(
+        exported=SimpleNamespace(_compiled_reference=lambda: lambda *given: (forward, *given)),
+        module=module,
+        reference=nn.Linear(2, 2),
+    )
+    monkeypatch.setattr(exported_gradients, "_step", lambda *given: given)
+    step = exported_gradients._compiled_step(None, pair, [], ["compile", "own"])
+    assert step[2](1, two=2) == (forward, module, (1,), {"two": 2})
+    assert step[3] is module
+    step = exported_gradients._compiled_step(None, pair, [], ["own"])
+    assert step[3] is pair.reference
+
+
 def test_an_export_that_only_runs_the_reference_says_so_when_its_steps_are_asked_for(
     material, busy, outside, tmp_path
 ):

@@ -282,6 +282,7 @@ def _text(node: Node) -> str:
 
 
 MARKER = "# --- exported from here ---\n"
+EXPORT_CACHE = Path(__file__).with_name("export_cache.py")  # what every export holds
 
 
 def exported(*files: Path) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kernelwright.tools.candidates.arithmetic import ContractError
 from kernelwright.tools.candidates.kernel_source import KernelSource, complete_settings
 from kernelwright.tools.languages.base.c_source import (
+    EXPORT_CACHE,
     check_includes,
     exported,
     listed,
@@ -165,7 +166,7 @@ class CppLanguage:
         compile_flags, link_flags = cpp_flags()
         return ExportParts(
             imports=("ctypes", "hashlib", "os", "platform", "shutil", "subprocess", "tempfile"),
-            launcher=exported(here / "launcher.py"),
+            launcher=exported(EXPORT_CACHE, here / "launcher.py"),
             loader=_LOADER.format(
                 compile_flags=listed(compile_flags), link_flags=listed(link_flags)
             ),

@@ -1,9 +1,9 @@
 """Builds C++ kernels at first use, loads them, and calls them through ctypes without the GIL.
 
-An export holds this file's text and the judge loads kernels by it; it uses nothing of
-Kernelwright's. A built library is kept in the user's cache folder under a name made of everything
-that decides what is in it: source, compiler, flags, processor. A call runs to its end; there is no
-grid. What is not covered: compilers other than g++ and those that take its options.
+An export holds the end of this text and the judge loads kernels by it. A built library is kept
+under a name made of everything that decides what is in it: source, compiler, flags, processor. A
+call runs to its end; there is no grid. What is not covered: compilers other than g++ and those that
+take its options.
 """
 
 import ctypes
@@ -18,22 +18,9 @@ from types import SimpleNamespace
 
 import torch
 
+from kernelwright.tools.languages.base.export_cache import KernelUnavailableError, cache_folder
+
 # --- exported from here ---
-
-
-class KernelUnavailableError(RuntimeError):
-    """The kernels cannot be built or loaded on this machine; the message says why."""
-
-
-def cache_folder() -> Path:
-    """Where built libraries are kept: KERNELWRIGHT_EXPORT_CACHE, or the user's cache folder."""
-    chosen = os.environ.get("KERNELWRIGHT_EXPORT_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(chosen) if chosen else Path(base) / "kernelwright-export"
-    if os.access(next(p for p in (folder, *folder.parents) if p.exists()), os.W_OK):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder
-    return Path(tempfile.mkdtemp(prefix="kernelwright-export-"))
 
 
 def processor() -> str:
@@ -84,7 +71,7 @@ def build_library(
     linking = [*link_flags, *openmp_runtime(), "-lm"]
     parts = (source, header, *compiling, *linking, compiler, processor())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-    folder = cache_folder()
+    folder = cache_folder() or Path(tempfile.mkdtemp(prefix="kernelwright-export-"))
     library = folder / f"{key}.so"
     if library.exists():
         return library

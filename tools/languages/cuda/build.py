@@ -1,9 +1,8 @@
-"""Compiles CUDA source with NVRTC: in a compiler process, and at first use in an export.
+"""Compiles CUDA source with NVRTC in a compiler process, which loads this file for `answer`.
 
-It uses nothing of Kernelwright's, and no driver. A compiler process loads this file for `answer`;
-requests have "sources", "architecture", "include" and "outputs", one for each source (see
-`compiler_process.py`), which are compiled at once, in threads. An export holds the end of its text
-beside the launcher. What is not covered: kernels that need separate linking.
+It uses nothing of Kernelwright's, and no driver. Requests have "sources", "architecture", "include"
+and "outputs", one for each source (see `compiler_process.py`), which are compiled at once, in
+threads. What is not covered: kernels that need separate linking.
 """
 
 import io
@@ -63,42 +62,3 @@ def cuda_headers() -> list[str]:
 
     found = (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
     return [str(folder) for folder in found if folder]
-
-
-# --- exported from here ---
-
-
-class KernelUnavailableError(RuntimeError):
-    """The kernels cannot be built or loaded on this machine; the message says why."""
-
-
-def compile_cubin(source: str, header: str, architecture: str) -> bytes:
-    """Compile with NVRTC; needs no GPU.
-
-    Args:
-        source: The kernels' text.
-        header: The text of kernelwright.cuh, which the kernels include.
-        architecture: As NVRTC names it, for example "sm_90a".
-
-    Raises:
-        KernelUnavailableError: When NVRTC refuses, with what it said.
-    """
-    import tempfile
-    from pathlib import Path
-
-    from cuda import pathfinder
-    from cuda.core import Program, ProgramOptions
-
-    found = (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "kernelwright.cuh").write_text(header, encoding="utf-8")
-        options = ProgramOptions(
-            name="kernel.cu",
-            std="c++17",
-            arch=architecture,
-            include_path=[folder, *(str(path) for path in found if path)],
-            lineinfo=True,
-            no_source_include=True,
-        )
-        code = Program(source, code_type="c++", options=options).compile("cubin").code
-    return bytes(code)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.languages.base.c_source import (
+    EXPORT_CACHE,
     INCLUDE,
     check_includes,
     exported,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from kernelwright.tools.candidates.run.arguments import Launcher
 
 _INSPECT_S = 60.0
+_IMPORTS = (
+    "contextlib", "ctypes", "hashlib", "importlib.metadata", "os", "struct", "tempfile",
+)  # fmt: skip
 _PRELUDE = INCLUDE / "kernelwright.cuh"
 _TENSOR_CORES = INCLUDE / "kernelwright_mma.cuh"
 _INCLUDES = frozenset(
@@ -69,12 +73,12 @@ _LOADER = '''ARCHITECTURE = {architecture!r}
 
 
 def load(index: int) -> SimpleNamespace:
-    """Compile the kernels and load them onto a GPU of the architecture they were verified on."""
+    """The kernels, compiled or kept from before, on a GPU of the architecture they fit."""
     found = "sm_%d%d" % torch.cuda.get_device_capability(index)
     if found != ARCHITECTURE.rstrip("af"):
         words = f"the kernels were verified on {{ARCHITECTURE}}, this is {{found}}"
         raise KernelUnavailableError(words)
-    return load_kernels(compile_cubin(KERNEL, HEADER, ARCHITECTURE), SIGNATURES, index)
+    return load_kernels(cubin_of(KERNEL, HEADER, ARCHITECTURE), SIGNATURES, index)
 '''
 
 
@@ -153,8 +157,8 @@ class CudaLanguage:
         """Compile at first use with NVRTC, for the architecture that was verified."""
         here = Path(__file__).parent
         return ExportParts(
-            imports=("ctypes", "struct", "tempfile"),
-            launcher=exported(here / "build.py", here / "launcher.py"),
+            imports=_IMPORTS,
+            launcher=exported(EXPORT_CACHE, here / "cubins.py", here / "launcher.py"),
             loader=_LOADER.format(architecture=architecture),
             needs="cuda-core with NVRTC (pip install cuda-core nvidia-cuda-nvrtc)",
             compiled_by="NVRTC through cuda-core: the same as load_inline, without a host compiler",
