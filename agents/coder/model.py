@@ -153,7 +153,7 @@ class ModelCoder:
             if failure.flaw:
                 return CoderAnswer(candidates=(), notes=(str(error),))
             return await self._stand_in(request, str(error), (failed.id,))
-        verdict = failure.flaw or failure.evaluation.verdict.value.replace("_", " ")
+        verdict = failure.flaw or failure.evaluation.verdict.words
         said = f"after {failed.id} ({verdict}): {checked.said}"
         made = [
             self._candidate(draft, request, said, repaired=failed).model_copy(

@@ -47,7 +47,7 @@ def findings(candidate: Candidate, evaluation: Evaluation) -> Findings:
     errors, lines = compiler_errors(evaluation.compiler_log)
     failed = evaluation.verdict is Verdict.COMPILE_ERROR
     return Findings(
-        verdict=evaluation.verdict.value.replace("_", " "),
+        verdict=evaluation.verdict.words,
         reason=verification.reason,
         errors=_errors(errors, evaluation.compiler_log) if failed else "",
         places=excerpt(candidate.kernel, lines) if failed else _named(candidate, verification),

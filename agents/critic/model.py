@@ -161,7 +161,7 @@ def _failure(item: Standing) -> str:
     idea = f"idea {item.candidate.idea}, " if item.candidate.idea else ""
     known = resources(item.evaluation.reports)
     cost = f" ({known})" if known else ""
-    verdict = item.evaluation.verdict.value.replace("_", " ")
+    verdict = item.evaluation.verdict.words
     return f"{item.candidate.id} ({idea}{declared}): {verdict}, {reason}{cost}"
 
 

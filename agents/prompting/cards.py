@@ -114,7 +114,7 @@ def _standing_row(item: Standing) -> str:
 
 def _failure(item: Standing) -> str:
     reason = " ".join(item.evaluation.verification.reason.split())
-    verdict = item.evaluation.verdict.value.replace("_", " ")
+    verdict = item.evaluation.verdict.words
     idea = item.candidate.idea or "no idea"
     return f"{item.candidate.id} ({idea}): {verdict}: {shortened(reason, _REASON_CHARACTERS)}"
 
@@ -322,7 +322,7 @@ def candidate_card(
 
 
 def _measured(evaluation: Evaluation) -> str:
-    words = [evaluation.verdict.value.replace("_", " "), milliseconds(evaluation.median_ms)]
+    words = [evaluation.verdict.words, milliseconds(evaluation.median_ms)]
     for report in evaluation.reports:
         known = ((report.registers, "registers"), (report.spill_bytes, "bytes spilled"))
         found = [f"{value} {name}" for value, name in known if value]

@@ -354,7 +354,7 @@ def _of_candidate(item: Standing, title: str) -> str:
 
 
 def _failure(item: Standing) -> str:
-    verdict = item.evaluation.verdict.value.replace("_", " ")
+    verdict = item.evaluation.verdict.words
     reason = " ".join(item.evaluation.verification.reason.split())
     return f"{verdict}: {shortened(reason, _REASON_CHARACTERS)}"
 

@@ -220,7 +220,7 @@ def _difference(one: str, other: str, what: str) -> list[str]:
 def _judged(candidate: Candidate, evaluation: Evaluation | None) -> str:
     if evaluation is None:
         return f"{candidate.id}: not judged"
-    verdict = evaluation.verdict.value.replace("_", " ")
+    verdict = evaluation.verdict.words
     parts = (verdict, milliseconds(evaluation.median_ms), resources(evaluation.reports))
     return f"{candidate.id}: {', '.join(part for part in parts if part)}"
 

@@ -50,7 +50,6 @@ from kernelwright.graphs.conversation.explaining import bounded, candidate_of, l
 from kernelwright.graphs.conversation.steering import AFTER, CONTINUE, NO_RUN, PAUSE, STOP
 from kernelwright.graphs.run_view import LEADER_COLUMNS, RunView, leader_rows
 from kernelwright.graphs.run_view.events import (
-    VERDICT,
     CandidateJudged,
     CandidateWritten,
     Event,
@@ -251,7 +250,7 @@ def latest_words(view: RunView, events: Sequence[Event]) -> str:
 def _tried_words(view: RunView, event: CandidateJudged) -> str:
     found, evaluation = view.candidates.get(event.evaluation.candidate), event.evaluation
     idea = plain_title(view, found.candidate.idea) if found else "an idea"
-    verdict, took = VERDICT[evaluation.verdict], milliseconds(evaluation.median_ms)
+    verdict, took = evaluation.verdict.words, milliseconds(evaluation.median_ms)
     name = view.name_of(evaluation.candidate)
     label = f" ({LABEL_OF[event.effort]})" if event.effort and evaluation.median_ms else ""
     age = seconds((view.latest - event.at).total_seconds()) if view.latest else "0.0 s"

@@ -20,7 +20,6 @@ from kernelwright.agents.assistant.types.pieces import Code, Picture, Piece, Tab
 from kernelwright.agents.shared.noise import Noise, overlap, timing_of
 from kernelwright.graphs.run_view import RunView
 from kernelwright.graphs.run_view.events import (
-    VERDICT,
     count,
     milliseconds,
     of_floor,
@@ -209,7 +208,7 @@ def idea_rows(story: Story, item: Written) -> tuple[tuple[str, str], ...]:
 def judged_rows(standing: Standing) -> tuple[tuple[str, str], ...]:
     """The verdict with the numbers behind it, and what was not verified."""
     evaluation, found = standing.evaluation, standing.evaluation.verification
-    rows = [("verdict", f"{VERDICT[found.verdict]} ({LABEL_OF[standing.effort]})")]
+    rows = [("verdict", f"{found.verdict.words} ({LABEL_OF[standing.effort]})")]
     rows += [("reason", one_line(found.reason, 600))] if found.reason else []
     rows += [("time", milliseconds(evaluation.median_ms))] if evaluation.median_ms else []
     rows += [(f"against {item.baseline}", against(item)) for item in evaluation.comparisons]
@@ -327,7 +326,7 @@ def _facts(story: Story, item: Written, standing: Standing | None) -> list[tuple
         ("idea", one_line(story.view.with_names(story.title(item.candidate.idea)), 120)),
         ("strategy", one_line(strategy_words(item.candidate.strategies), 200) or "-"),
         ("settings", settings or "-"),
-        ("verdict", VERDICT[found.verdict] if found else "not judged yet"),
+        ("verdict", found.verdict.words if found else "not judged yet"),
         ("time", _time(standing)),
         ("the floor", of_floor(story.floor_ms / took) if took and story.floor_ms else "-"),
     ]

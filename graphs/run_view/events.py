@@ -33,7 +33,6 @@ from kernelwright.tools.types import (
     Symptom,
     ToolRun,
     Value,
-    Verdict,
 )
 from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import Summary, TokenCounts
@@ -316,8 +315,6 @@ class Speeches:
                 for key, (prompt, pieces, _) in self._speaking.items()
             )
 
-
-VERDICT: dict[Verdict, str] = {verdict: verdict.value.replace("_", " ") for verdict in Verdict}
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

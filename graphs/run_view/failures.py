@@ -8,7 +8,7 @@ same lines stand in a run's log, its trace, its card and in the chat.
 from collections.abc import Sequence
 
 from kernelwright.agents.coder.coder import UNWRITTEN
-from kernelwright.graphs.run_view.events import VERDICT, one_line
+from kernelwright.graphs.run_view.events import one_line
 from kernelwright.graphs.run_view.view import RunView
 from kernelwright.tools.archive import Standing
 from kernelwright.tools.tasks.refusals import complaints
@@ -37,7 +37,7 @@ def _kind(item: Standing) -> str:
     found = item.evaluation.verification
     if found.verdict is Verdict.CORRECT:
         return _LESS_EXACT if found.apart else ""
-    return VERDICT[found.verdict]
+    return found.verdict.words
 
 
 def _share(count: int, judged: int) -> str:

@@ -91,7 +91,7 @@ def markdown_table(report: Report) -> str:
         "|---|---|---|---|---|",
     ]
     for outcome in report.outcomes:
-        found = outcome.evil.verdict.value.replace("_", " ")
+        found = outcome.evil.verdict.words
         if found == "correct" and outcome.caught:
             found = f"labelled: {outcome.words[0]}"
         caught = found if outcome.caught else f"**not found out** ({found})"

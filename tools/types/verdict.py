@@ -82,6 +82,11 @@ class Verdict(StrEnum):
     BELOW_FLOOR = "below_floor"
     CHEATING = "cheating"
 
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        return self.value.replace("_", " ")
+
 
 class CompileReport(Value):
     """What the compiler said: per-kernel resources where the language has them."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from kernelwright.graphs.run_view.events import VERDICT, one_line, plain
+from kernelwright.graphs.run_view.events import one_line, plain
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.evaluate.executors.sizes import SizedTasks
 from kernelwright.tools.evaluate.findings import findings
@@ -322,7 +322,7 @@ def tell(result: CheckResult, evaluation: Evaluation) -> None:
     """Print the findings."""
     out = console()
     good = evaluation.verdict is Verdict.CORRECT
-    head = Text(VERDICT[evaluation.verdict], style="bold green" if good else "bold red")
+    head = Text(evaluation.verdict.words, style="bold green" if good else "bold red")
     if good and "a baseline, not a kernel" in result.method:
         head.append(" (no kernel of its own)", style="bold")
     elif good and result.method.startswith("library rearrangement"):

@@ -16,7 +16,7 @@ from pygments.lexers import DiffLexer, PythonLexer, get_lexer_by_name
 
 from kernelwright.graphs.run_view import events as words
 from kernelwright.graphs.run_view.charts import around, roofline, trajectory
-from kernelwright.graphs.run_view.events import VERDICT, plain
+from kernelwright.graphs.run_view.events import plain
 from kernelwright.graphs.run_view.failures import failure_lines
 from kernelwright.graphs.run_view.figures import LABEL_OF, interval_words, legend, settings_words
 from kernelwright.graphs.run_view.story import Story
@@ -135,7 +135,7 @@ def _conditions(story: Story) -> Conditions | None:
 
 def verdict_rows(story: Story) -> list[tuple[str, int]]:
     """How many candidates got which verdict, the most frequent first."""
-    return [(VERDICT[verdict], number) for verdict, number in story.view.by_verdict.most_common()]
+    return [(verdict.words, number) for verdict, number in story.view.by_verdict.most_common()]
 
 
 def timed_words(standing: Standing) -> str:
@@ -263,7 +263,6 @@ def _template() -> Template:
     environment.globals["settings_words"] = settings_words
     environment.globals["interval_words"] = interval_words
     environment.globals["input_words"] = cards.input_words
-    environment.globals["verdict_words"] = words.VERDICT
     return environment.from_string((HERE / "report.html.j2").read_text(encoding="utf-8"))
 
 

@@ -20,7 +20,6 @@ from rich.text import Text
 
 from kernelwright.graphs.run_view import RunView, fold, folded
 from kernelwright.graphs.run_view.events import (
-    VERDICT,
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -314,7 +313,7 @@ def counts(view: RunView) -> Text:
     line.append(f"  {correct} correct", style="green" if correct else "dim")
     for verdict, number in view.by_verdict.most_common():
         if verdict is not Verdict.CORRECT:
-            line.append(f"  {number} {VERDICT[verdict]}", style="yellow")
+            line.append(f"  {number} {verdict.words}", style="yellow")
     if view.questions:
         line.append(f"  {asked(view)}", style="dim")
     return line

@@ -9,7 +9,6 @@ from rich.text import Text
 from kernelwright.agents.roles import ROLES
 from kernelwright.graphs.run_view import RunView, fold
 from kernelwright.graphs.run_view.events import (
-    VERDICT,
     Awaited,
     BaselinesMeasured,
     BestImproved,
@@ -224,7 +223,7 @@ def _named(candidate: Candidate) -> str:
 
 def _judged(event: CandidateJudged) -> str:
     evaluation = event.evaluation
-    verdict = VERDICT[evaluation.verdict]
+    verdict = evaluation.verdict.words
     if evaluation.verdict is not Verdict.CORRECT:
         reason = one_line(evaluation.verification.reason, 240)
         return f"{evaluation.candidate}: {verdict}: {reason}"

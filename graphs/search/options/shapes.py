@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from kernelwright.graphs.run_view.events import VERDICT, Noted
+from kernelwright.graphs.run_view.events import Noted
 from kernelwright.graphs.run_view.figures import choose
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.tools.archive import Archive
@@ -158,7 +158,7 @@ class _Serving:
         def keep(check: SizeCheck) -> None:
             archive.record_decision(key, check.model_dump_json())
             where = f"size {next(done)} of {count}, {self._sizes.words(check.sizes)}"
-            self._context.emit(Noted(words=f"{where}: {VERDICT[check.verdict]}"))
+            self._context.emit(Noted(words=f"{where}: {check.verdict.words}"))
 
         return await self._sizes.checked(candidate, known, keep)
 

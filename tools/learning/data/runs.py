@@ -163,7 +163,7 @@ def words_of(standing: Standing) -> str:
         return ""
     evaluation = standing.evaluation
     log = evaluation.compiler_log[-_FAILED_CHARACTERS:]
-    words = evaluation.verdict.value.replace("_", " ")
+    words = evaluation.verdict.words
     return "\n".join(filter(None, (f"{words}: {evaluation.verification.reason}", log)))
 
 

@@ -11,7 +11,6 @@ from kernelwright.agents.roles import ROLES
 from kernelwright.graphs.run_view import CandidateView, RunView
 from kernelwright.graphs.run_view.events import (
     UNKNOWN_FLOOR,
-    VERDICT,
     Awaited,
     BaselinesMeasured,
     Critiqued,
@@ -116,7 +115,7 @@ def _is_variant(tried: CandidateView, view: RunView) -> bool:
 
 def _judgement(found: Evaluation) -> list[str]:
     checked = found.verification
-    parts = [f"**Judge**: {VERDICT[found.verdict]}, {said(checked.reason or 'without a word')}"]
+    parts = [f"**Judge**: {found.verdict.words}, {said(checked.reason or 'without a word')}"]
     if found.verdict is Verdict.CORRECT and checked.error_ratio is not None:
         parts[0] += f" Its error is {checked.error_ratio:.2f} times PyTorch's own."
     if found.compiler_log.strip():
@@ -151,7 +150,7 @@ def _outcome(tried: CandidateView, view: RunView) -> str:
     if found is None:
         return "being judged"
     if found.verdict is not Verdict.CORRECT:
-        return VERDICT[found.verdict]
+        return found.verdict.words
     figure = view.figure_of(tried)
     if figure is None:
         return "correct, not timed"
