@@ -38,26 +38,36 @@ from kernelwright.tools.codegen.cuda.contractions.folds import (
     folds_in_turns,
 )
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
-from kernelwright.tools.codegen.cuda.contractions.split import LONGEST
+from kernelwright.tools.codegen.cuda.contractions.split import (
+    LONGEST,
+    is_preparable,
+    prepared_words,
+)
 from kernelwright.tools.codegen.cuda.contractions.statistics.windows import (
     CHUNK,
     counted_windows,
     counting_values,
 )
 from kernelwright.tools.codegen.cuda.contractions.window_code import (
-    BUNDLE,
     WindowCode,
     columns_beside,
     stored_at,
 )
+from kernelwright.tools.codegen.cuda.contractions.window_plan import (
+    ONCE,
+    PREPARE,
+    other_allocations,
+    packing_again,
+    product_launch,
+    room,
+    window_allocations,
+    window_arguments,
+)
 from kernelwright.tools.codegen.cuda.contractions.window_ways import (
-    ALIGNMENT_BYTES,
     MOST_SUMS,
     PROMOTED,
     SPANS,
-    TILE_BYTES,
     Choice,
-    Layout,
     choices,
     flops_of_result,
     hertz,
@@ -74,7 +84,6 @@ from kernelwright.tools.codegen.cuda.contractions.window_ways import (
 from kernelwright.tools.codegen.cuda.contractions.windows import windows_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (
-    Argument,
     Launch,
     Tunables,
     c_type,
@@ -95,8 +104,6 @@ _ARCHITECTURE = "sm_90a"
 _FEW = 8
 # Shares of an image that blocks look for the largest magnitude in.
 _SHARES_OF_IMAGE = 264
-# Blocks of a multiprocessor that look whether an image has to be packed again.
-_AGAIN = 8
 # Powers of two that a sample's largest magnitude leaves room for, by the halves of an element.
 _MARGINS = {1: 2, 2: 1}
 # Columns of any weight, which is packed once for each.
@@ -198,7 +205,8 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             mechanism="The input is written once more as rows of halves, channels beside each "
             "other, padding as zeros and strided positions sorted; every tap of the window is then "
             "a box of rows at a distance, which the copy engine brings into swizzled stages, and "
-            f"{one.products}; taps beside each other share a box.",
+            f"{one.products}; taps beside each other share a box."
+            f"{prepared_words(case, contraction)}",
             reason=one.reason,
             category="arithmetic",
             metric="tensor core utilisation",
@@ -206,11 +214,23 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             compute="tensor cores by warpgroups" if one.parts == 1 else "split products",
             parallel="persistent tiles, warpgroups in turns",
             efficiency=0.9,
-            launches=4 + (contraction.statistics is not None),
+            launches=_launches(case, contraction),
             rounds_factors=one.parts == 1 and is_scaled(contraction),
         )
         for one in _kinds(case, contraction)
     ]
+
+
+def _prepares(case: Case, contraction: Contraction) -> bool:
+    """Whether the factor that no window reads is packed once for all calls."""
+    is_left = side_of(contraction) == "left"
+    return is_preparable(case, contraction.right if is_left else contraction.left)
+
+
+def _launches(case: Case, contraction: Contraction) -> int:
+    """Rows and the product; zeros and magnitudes, or the other factor; and statistics."""
+    before = 2 if is_scaled(contraction) else int(not _prepares(case, contraction))
+    return 2 + before + (contraction.statistics is not None)
 
 
 def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
@@ -248,37 +268,11 @@ def _tunables(case: Case, contraction: Contraction, prefix: str, chosen: Choice)
     tunables.require(f"({{TILE}} // 64000) * ({{TILE}} % 1000) * {often} <= {MOST_SUMS[2]}")
     units = f"{contraction.batches} * (({n} + {{TILE}} % 1000 - 1) // ({{TILE}} % 1000))"
     tunables.require(f"{{HELD}} * {units} <= {case.multiprocessors}")
-    return tunables.require(f"{_room(layout)} <= {case.shared_bytes}")
+    return tunables.require(f"{room(layout)} <= {case.shared_bytes}")
 
 
 def _is_light(contraction: Contraction) -> bool:
     return len(contraction.epilogue) <= _FEW
-
-
-def _halo(layout: Layout) -> str:
-    return f"(({{REUSE}} - 1) * {layout.apart} + 7) // 8 * 8"
-
-
-def _room(layout: Layout) -> str:
-    """Shared memory of a block, as a plan's expression."""
-    line = 2 * layout.line
-    left = f"(({{TILE}} // 1000 + {_halo(layout)}) * {line} + 1023) // 1024 * 1024"
-    right = f"({{TILE}} % 1000) * {line}"
-    steps = layout.outer_taps * (layout.pitch // layout.line)
-    depth = f"{steps} * (({layout.run_taps} + {{REUSE}} - 1) // {{REUSE}})"
-    kept = f"({{HELD}} * {depth} + (1 - {{HELD}}) * {{STAGES}}) * {{REUSE}} * {right}"
-    kept = f"{layout.parts} * {kept}"
-    of_group = f"{{SPAN}} * {layout.strip_bytes} + ({{TILE}} % 1000) * {TILE_BYTES * layout.kept}"
-    if layout.in_turns:
-        of_group += " + 4 * ({TILE} // 1000) * ({TILE} % 1000)"
-    beside = f"{{GROUPS}} * ({of_group}) + {ALIGNMENT_BYTES}"
-    return f"{{STAGES}} * {layout.parts} * ({left}) + {kept} + {beside}"
-
-
-def _depth(layout: Layout) -> str:
-    """Elements of the other factor's packed depth, as a plan's expression."""
-    steps = layout.outer_taps * (layout.pitch // layout.line)
-    return f"{steps} * ceil_div({layout.run_taps}, {{REUSE}}) * {{REUSE}} * {layout.line}"
 
 
 def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:
@@ -304,6 +298,7 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
     known = [one.name for one in kept]
     code = WindowCode(contraction, layout.windows, whole[1][0], layout.pitch, layout.parts)
     half = half_type(contraction) or DType.FLOAT16
+    prepared = _prepares(case, contraction)
     images = code.images if scaled else 0
     every = sampled_runs(code.whole) if scaled else 1
     if every > 1:
@@ -319,8 +314,8 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         light=_is_light(contraction), parts=layout.parts, promoted=PROMOTED,
         is_short="kw::is_short" if layout.parts == 2 else "kw::is_subnormal_half",
         weight="kw::SHORT_WEIGHT" if layout.parts == 2 else "2.0f",
-        samples=every > 1, sampled=tunables.named("{EVERY}") if every > 1 else "1",
-        margin=_MARGINS[layout.parts],
+        prepared=prepared, samples=every > 1,
+        sampled=tunables.named("{EVERY}") if every > 1 else "1", margin=_MARGINS[layout.parts],
         by_columns=by_columns, beside=columns_beside(contraction, layout.windows),
         stored_lines=stored_lines, stored_offset=stored_offset, kept=known,
         kept_values=printer.loaded(kept, across), summands=contraction.k, other_side=across,
@@ -331,22 +326,32 @@ def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitt
         **(_leaving(printer, across, known) if plain else
            folded_values(printer, contraction, folding, known)),
     )  # fmt: skip
-    arguments = [*_arguments(contraction, layout, tunables, prefix, scaled)]
+    arguments = window_arguments(contraction, layout, tunables, prefix, scaled)
     arguments += contraction_arguments(contraction)
     sides = contraction.batches * others(contraction, side)
+    once = [Launch(f"{prefix}{ONCE}", f"{sides}", "256")] if prepared else []
+    before = images * shares + (0 if prepared else sides)
     launches = [
-        Launch(f"{prefix}_prepare", f"{images * shares + sides}", "256"),
+        *([Launch(f"{prefix}{PREPARE}", f"{before}", "256")] if before else []),
         Launch(f"{prefix}_pack", f"{code.pack_blocks}", "256"),
-        *_again(case, code, prefix, every),
-        _launch(case, contraction, layout, tunables, prefix, others(contraction, side)),
+        *packing_again(case, code, prefix, every),
+        product_launch(case, contraction, layout, tunables, prefix, others(contraction, side)),
     ]
-    lines = _allocations(contraction, layout, tunables, prefix, half, sides, images)
+    lines = window_allocations(contraction, layout, prefix, half, images)
+    of_other = other_allocations(layout, tunables, prefix, half, sides, scaled)
     if counted is not None:
         arguments += counted.arguments(prefix)
         launches.append(counted.launch(prefix))
         lines += counted.allocations(prefix, tunables.named(CHUNK.replace("/", "//")))
-    text, plan = complete(source, arguments, launches)
-    return Emitted(source=INCLUDE + text, plan=(*lines, *plan))
+    text, plan = complete(source, arguments, [*once, *launches])
+    if not prepared:
+        return Emitted(source=INCLUDE + text, plan=(*lines, *of_other.values(), *plan))
+    return Emitted(
+        source=INCLUDE + text,
+        plan=(*lines, *plan[len(once) :]),
+        prepare=(*of_other.values(), *plan[: len(once)]),
+        prepared=tuple(of_other),
+    )
 
 
 def _leaving(printer: ElementPrinter, across: str, kept: Sequence[str]) -> dict[str, object]:
@@ -363,79 +368,6 @@ def _leaving(printer: ElementPrinter, across: str, kept: Sequence[str]) -> dict[
         "stored_beside": beside,
         "passes": (),
     }
-
-
-def _arguments(
-    contraction: Contraction, layout: Layout, tunables: Tunables, prefix: str, scaled: bool
-) -> list[Argument]:
-    """What the passes leave for the product, as memory and as maps."""
-    line = layout.line
-    boxes = (
-        ("window_map", "rows", f"({{TILE}} // 1000, {line})"),
-        ("halo_map", "rows", f"(max(8, {_halo(layout)}), {line})"),
-        ("other_map", "others", f"({{TILE}} % 1000, {line})"),
-    )
-    found = [
-        Argument(
-            name,
-            f"const __grid_constant__ kw::TensorMap {name}",
-            tunables.named(f"tensor_map({prefix}_{what}, box={box}, swizzle={2 * line})"),
-        )
-        for name, what, box in boxes
-    ]
-    half = c_type(half_type(contraction) or DType.FLOAT16)
-    found.append(Argument("window_rows", f"{half}* window_rows", f"{prefix}_rows"))
-    found.append(Argument("other_packed", f"{half}* other_packed", f"{prefix}_others"))
-    if scaled:
-        for name, kind in (("window_state", "unsigned int"), ("other_scales", "int")):
-            found.append(Argument(name, f"{kind}* {name}", f"{prefix}_{name}"))
-    return found
-
-
-def _allocations(
-    contraction: Contraction,
-    layout: Layout,
-    tunables: Tunables,
-    prefix: str,
-    half: DType,
-    sides: int,
-    images: int,
-) -> list[str]:
-    rows, parts = contraction.batches * layout.windows.rows, layout.parts
-    depth = tunables.named(_depth(layout))
-    lines = [
-        f'{prefix}_rows = empty(({rows}, {parts * layout.pitch}), dtype="{half.value}")',
-        f'{prefix}_others = empty(({sides}, {parts} * {depth}), dtype="{half.value}")',
-    ]
-    if images:
-        told = 3 * images + -(-rows // BUNDLE) + 1
-        lines += [
-            f'{prefix}_window_state = zeros(({told},), dtype="int32")',
-            f'{prefix}_other_scales = empty(({2 * sides},), dtype="int32")',
-        ]
-    return lines
-
-
-def _again(case: Case, code: WindowCode, prefix: str, every: int) -> list[Launch]:
-    """The pass over images whose sample was not enough; few blocks, as nearly always none was."""
-    blocks = min(code.pack_blocks, _AGAIN * case.multiprocessors)
-    return [Launch(f"{prefix}_repack", f"{blocks}", "256")] if every > 1 else []
-
-
-def _launch(
-    case: Case, contraction: Contraction, layout: Layout, tunables: Tunables, prefix: str, n: int
-) -> Launch:
-    down = f"ceil_div({layout.windows.places}, {{TILE}} // 1000)"
-    across = f"({contraction.batches} * ceil_div({n}, {{TILE}} % 1000))"
-    # Blocks that hold columns go through tiles of the same ones.
-    even = f"max(1, {case.multiprocessors} // {across}) * {across}"
-    blocks = f"({{HELD}} * {even} + (1 - {{HELD}}) * {case.multiprocessors})"
-    return Launch(
-        kernel=f"{prefix}_windows",
-        grid=tunables.named(f"min({blocks}, {down} * {across})"),
-        block=tunables.named("({GROUPS} + 1) * 128"),
-        shared=tunables.named(_room(layout)),
-    )
 
 
 CONVOLUTION_FAMILY = ContractionFamily(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from types import SimpleNamespace
@@ -76,6 +77,11 @@ MODULES: dict[str, tuple[str, str, str]] = {
     "bfloat16": (
         "Conv2d(24, 48, 3, stride=2).bfloat16()", "2, 24, 19, 18, dtype=torch.bfloat16", "",
     ),
+    # What is computed of a weight is computed, and packed, in every call.
+    "computed_weight": (
+        "Conv2d(16, 24, 3, bias=False)", "2, 16, 9, 11",
+        "F.conv2d(x, torch.tanh(self.conv.weight))",
+    ),
     "channels_last": (
         "Conv2d(32, 64, 3, padding=1)", "2, 11, 14, 32",
         "self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).contiguous()",
@@ -83,7 +89,7 @@ MODULES: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 # The same in files that rule TF32 out.
 EXACT = " exact"
-QUICK = ("strided", "turned_cut", f"strided{EXACT}")
+QUICK = ("strided", "turned_cut", "computed_weight", f"strided{EXACT}")
 _SPLIT = ("plain", "wide", "volume", "turned", "turned_even")
 EVERY = (*MODULES, *(f"{name}{EXACT}" for name in _SPLIT))
 # Of what the library itself multiplies in float32, TF32 or not.
@@ -205,6 +211,25 @@ def _compare(toolbox: SimpleNamespace, made: list[Any], name: str) -> None:
         rough = 1e-6 if _is_exact(name) else _ROUGH.get(name, 1e-3)
         off = rough * float(wanted.abs().max())
         torch.testing.assert_close(found, wanted, rtol=0, atol=off, msg=str(one.settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "once", "every_call"),
+    [
+        ("strided", ["once"], ["prepare", "pack", "windows"]),
+        ("bfloat16", ["once"], ["pack", "windows"]),
+        ("computed_weight", [], ["map", "prepare", "pack", "windows"]),
+    ],
+)
+def test_a_weight_is_packed_once_for_all_calls(
+    small_device: Hardware, name: str, once: list[str], every_call: list[str]
+) -> None:
+    prepare, _, forward = _draft(name, small_device).plan.partition("def forward")
+    if not once:
+        prepare, forward = "", prepare + forward
+    launched = re.compile(r"launch\(.\w+?_(\w+).,")
+    assert launched.findall(prepare) == once
+    assert launched.findall(forward) == every_call
 
 
 @pytest.mark.parametrize("name", QUICK)
