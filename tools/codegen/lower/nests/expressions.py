@@ -27,7 +27,8 @@ Number = bool | int | float
 NARROW = frozenset({DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Nothing changes one; frozen, each of the hundreds of thousands would take three times as long.
+@dataclass(slots=True, eq=False)
 class Expr:
     """One value at one position of an iteration space.
 

@@ -115,14 +115,17 @@ class Ops:
 
     def make(self, op: str, args: tuple[Expr, ...]) -> Expr:
         """As calling, for expressions alone."""
-        dtype = DType.BOOL if op in TESTS else args[-1].dtype
+        dtype = _dtype(op, args)
+        simple = self._simple(op, dtype, args)
+        return self.pool.make(op, dtype, args) if simple is None else simple
+
+    def _simple(self, op: str, dtype: DType, args: tuple[Expr, ...]) -> Expr | None:
         # Few have constants alone for arguments: the first mostly tells.
         if args[0].op == "const" and all(arg.op == "const" for arg in args):
             folded = self._fold(op, dtype, args)
             if folded is not None:
                 return folded
-        simple = _identity(self, op, args)
-        return self.pool.make(op, dtype, args) if simple is None else simple
+        return _identity(self, op, args)
 
     def remake(self, expr: Expr) -> Expr:
         """An expression whose arguments changed, simplified again."""
@@ -136,7 +139,11 @@ class Ops:
             return self.cast(expr.args[0], expr.dtype)
         if expr.op in _AS_THEY_ARE:
             return expr
-        return self.make(expr.op, expr.args)
+        dtype = _dtype(expr.op, expr.args)
+        simple = self._simple(expr.op, dtype, expr.args)
+        if simple is not None:
+            return simple
+        return expr if dtype is expr.dtype else self.pool.make(expr.op, dtype, expr.args)
 
     def rebuild(
         self,
@@ -162,6 +169,10 @@ class Ops:
         if dtype is DType.INT64 and not -(2**63) <= value < 2**63:
             return None
         return self.pool.const(value, dtype)
+
+
+def _dtype(op: str, args: tuple[Expr, ...]) -> DType:
+    return DType.BOOL if op in TESTS else args[-1].dtype
 
 
 def _castable(value: Number, dtype: DType) -> bool:
