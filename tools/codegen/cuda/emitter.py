@@ -144,7 +144,7 @@ class CudaEmitter(FamilyEmitter[Case]):
         family = self._family(node, strategy)
         if not isinstance(family, ContractionFamily):
             return ()
-        return family.first_settings(self.case(node, hardware), strategy)
+        return family.first_settings(self.case_of(node, hardware), strategy)
 
     def with_gain(self, gain: str, mechanism: str) -> str:
         """The gain first."""
@@ -158,7 +158,7 @@ class CudaEmitter(FamilyEmitter[Case]):
         after: dict[str, list[Strategy]],
     ) -> list[Strategy]:
         """All of them, by cost; products by their time."""
-        if _is_tiled(self.case(node, hardware)):
+        if _is_tiled(self.case_of(node, hardware)):
             return sorted(plain, key=lambda one: self.predicted_ms(node, one, hardware))
         return sorted([*plain, *(one for found in after.values() for one in found)], key=_cost)
 

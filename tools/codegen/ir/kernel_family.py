@@ -23,12 +23,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.ir import Emitted, Loop, ProgramNode, Strategy
 from kernelwright.tools.codegen.ir.rewrites import GraphRewrite, LoopRewrite
-from kernelwright.tools.codegen.ir.roofline import predict_ms
+from kernelwright.tools.codegen.ir.roofline import loop_bytes, predict_ms
 from kernelwright.tools.types import LanguageName
 
 CaseT = TypeVar("CaseT", contravariant=True)
@@ -185,6 +186,11 @@ class NodeCase:
             raise TypeError(f"{self.node.name} is no loop")
         return self.node
 
+    @cached_property
+    def moved_bytes(self) -> tuple[int, int]:
+        """Bytes that the loop must read and write, each element once."""
+        return loop_bytes(self.loop)
+
 
 LoopCaseT = TypeVar("LoopCaseT", bound=NodeCase)
 
@@ -221,7 +227,7 @@ class LoopFamily(Generic[LoopCaseT]):
         return self.printed(case, name, prefix)
 
 
-EmitterCaseT = TypeVar("EmitterCaseT")
+EmitterCaseT = TypeVar("EmitterCaseT", bound=NodeCase)
 
 
 class FamilyEmitter(ABC, Generic[EmitterCaseT]):
@@ -239,6 +245,7 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
             if taken:
                 raise ValueError(f"two families know the strategies {', '.join(taken)}")
             self._by_name |= dict.fromkeys(family.names, family)
+        self._last: EmitterCaseT | None = None
 
     @property
     @abstractmethod
@@ -267,6 +274,13 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
     def case(self, node: ProgramNode, hardware: Hardware) -> EmitterCaseT:
         """The node, to be analysed once for all families."""
 
+    def case_of(self, node: ProgramNode, hardware: Hardware) -> EmitterCaseT:
+        """The same, analysed once for all questions about it that follow each other."""
+        last = self._last
+        if last is None or last.node is not node or last.hardware is not hardware:
+            last = self._last = self.case(node, hardware)
+        return last
+
     @abstractmethod
     def with_gain(self, gain: str, mechanism: str) -> str:
         """A strategy's mechanism, told together with what a rewrite before it saves."""
@@ -293,7 +307,7 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
         Raises:
             ValueError: When an axis of a loop is empty.
         """
-        case = self.case(node, hardware)
+        case = self.case_of(node, hardware)
         plain = self.proposed(case, self.families)
         if not isinstance(node, Loop):
             return tuple(sorted(plain, key=lambda one: self.predicted_ms(node, one, hardware)))
@@ -339,7 +353,7 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
         Raises:
             ValueError: When no family knows it.
         """
-        return self._family(node, strategy).predicted_ms(self.case(node, hardware), strategy)
+        return self._family(node, strategy).predicted_ms(self.case_of(node, hardware), strategy)
 
     def rewritten(self, node: ProgramNode, strategy: Strategy) -> ProgramNode:
         """The node after the rewrite that the strategy names.
@@ -364,7 +378,7 @@ class FamilyEmitter(ABC, Generic[EmitterCaseT]):
             ValueError: When the strategy does not fit the node.
         """
         family = self._family(node, strategy)
-        case = self.case(node, hardware)
+        case = self.case_of(node, hardware)
         if family.fit(case) is Fit.NO:
             raise ValueError(f"{strategy.name} does not fit {_called(node)}")
         return family.emit(case, _plain_name(strategy), prefix)

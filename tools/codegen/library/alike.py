@@ -137,13 +137,17 @@ class _Ordered:
         def place(one: Stride) -> tuple[str, int]:
             return self._signs.get(one.by, one.by), one.step
 
-        return access.model_copy(update={"strides": tuple(sorted(access.strides, key=place))})
+        strides = tuple(sorted(access.strides, key=place))
+        return access if strides == access.strides else _moving(access, strides)
 
     def _renamed(self, access: Access) -> Access:
+        """The access, where it is indirect by the new names of values."""
+        if all(one.by in self._axes for one in access.strides):
+            return access
         strides = tuple(
             one.model_copy(update={"by": self._names.get(one.by, one.by)}) for one in access.strides
         )
-        return access.model_copy(update={"strides": strides})
+        return _moving(access, strides)
 
     def _read_by(self, store: Store) -> list[str]:
         named = [store.when] if store.when else []
@@ -153,6 +157,10 @@ class _Ordered:
         access = self._renamed(self._ordered(store.access))
         value, when = self._names[store.value], self._names.get(store.when, "")
         return store.model_copy(update={"access": access, "value": value, "when": when})
+
+
+def _moving(access: Access, strides: tuple[Stride, ...]) -> Access:
+    return access.model_copy(update={"strides": strides})
 
 
 def _digest(parts: tuple[object, ...]) -> str:

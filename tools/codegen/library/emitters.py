@@ -17,6 +17,21 @@ from kernelwright.tools.codegen.ir.rewrites import GraphRewrite
 from kernelwright.tools.codegen.ir.roofline import library_product_ms
 from kernelwright.tools.codegen.ir.scores import ATTENTION
 from kernelwright.tools.codegen.library.alike import shape_of
+from kernelwright.tools.codegen.library.forms.attention import (
+    ATTENTION_KINDS,
+    CALLED_CONVOLUTIONS_FORM,
+    CALLED_PRODUCTS_FORM,
+    SCORED_PRODUCTS_FORM,
+)
+from kernelwright.tools.codegen.library.forms.forms import (
+    CONVOLUTIONS_FORM,
+    FOLDED_FORM,
+    FORM_KINDS,
+    PRODUCTS_FORM,
+    FormKind,
+)
+from kernelwright.tools.codegen.library.forms.products import PRODUCT_KINDS
+from kernelwright.tools.codegen.library.forms.windows import WINDOW_KINDS
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import LanguageName
 
@@ -77,7 +92,7 @@ class RememberingEmitter:
         """Every strategy that fits, the most promising first."""
         if hardware is not self._hardware:
             return self._emitter.strategies(node, hardware)
-        kind = self._kind(node)
+        kind = self.kind(node)
         if kind not in self._strategies:
             self._strategies[kind] = self._emitter.strategies(node, hardware)
         return self._strategies[kind]
@@ -86,7 +101,7 @@ class RememberingEmitter:
         """The time to expect of a node under one of its strategies."""
         if hardware is not self._hardware:
             return self._emitter.predicted_ms(node, strategy, hardware)
-        key = self._kind(node), strategy
+        key = self.kind(node), strategy
         if key not in self._predicted_ms:
             self._predicted_ms[key] = self._emitter.predicted_ms(node, strategy, hardware)
         return self._predicted_ms[key]
@@ -101,11 +116,24 @@ class RememberingEmitter:
         """The other's."""
         return self._emitter.emit(node, strategy, prefix, hardware)
 
-    def _kind(self, node: ProgramNode) -> int:
+    def kind(self, node: ProgramNode) -> int:
+        """A number that a node shares with all that one kernel can serve."""
         if id(node) not in self._kind_of:
             kind = self._kinds.setdefault(shape_of(node), len(self._kinds))
             self._kind_of[id(node)] = node, kind
         return self._kind_of[id(node)][1]
+
+
+def kinds_of(emitter: Emitter, hardware: Hardware) -> list[FormKind]:
+    """The kinds of forms whose loops an emitter may have kernels for."""
+    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, *PRODUCT_KINDS)
+    without = () if emitter.multiplies else multiplies
+    if not emitter.convolves(hardware):
+        without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
+    if not emitter.sums_windows:
+        without = (*without, *WINDOW_KINDS)
+    every = (*FORM_KINDS, *PRODUCT_KINDS, *WINDOW_KINDS, *ATTENTION_KINDS)
+    return [kind for kind in every if kind not in without]
 
 
 def lacks_kernels(program: Program, emitter: Emitter, hardware: Hardware) -> bool:

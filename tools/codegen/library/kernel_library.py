@@ -26,31 +26,17 @@ from kernelwright.tools.codegen.ir import (
 )
 from kernelwright.tools.codegen.ir.kernel_family import LIBRARY, Emitter
 from kernelwright.tools.codegen.ir.roofline import line_ms
-from kernelwright.tools.codegen.library.alike import shape_of
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.library.emitters import (
     RememberingEmitter,
     emitter_for,
     keeps_up,
+    kinds_of,
     lacks_kernels,
 )
-from kernelwright.tools.codegen.library.forms.attention import (
-    ATTENTION_KINDS,
-    CALLED_CONVOLUTIONS_FORM,
-    CALLED_PRODUCTS_FORM,
-    SCORED_PRODUCTS_FORM,
-)
-from kernelwright.tools.codegen.library.forms.forms import (
-    CONVOLUTIONS_FORM,
-    FOLDED_FORM,
-    FORM_KINDS,
-    PRODUCTS_FORM,
-    Form,
-    forms,
-)
-from kernelwright.tools.codegen.library.forms.products import PRODUCT_KINDS
-from kernelwright.tools.codegen.library.forms.windows import WINDOW_KINDS
+from kernelwright.tools.codegen.library.forms.forms import Form, forms
 from kernelwright.tools.codegen.library.prepare import with_prepared_weights
+from kernelwright.tools.runtime import collector_paused
 from kernelwright.tools.types import Idea, LanguageName, Task, Value
 
 FORM = "form"
@@ -226,6 +212,7 @@ class Repertoire(Protocol):
         ...
 
 
+@collector_paused()
 def repertoire_for(
     task: Task, hardware: Hardware, emitter: Emitter | None = None, *, prepares: bool = True
 ) -> "PlaybookRepertoire":
@@ -241,20 +228,12 @@ def repertoire_for(
             return False
         return bool(program.loops) or any(writes.strategies(n, hardware) for n in program.nodes)
 
-    multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, *PRODUCT_KINDS)
-    without = () if writes.multiplies else multiplies
-    if not writes.convolves(hardware):
-        without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
-    if not writes.sums_windows:
-        without = (*without, *WINDOW_KINDS)
-    every = (*FORM_KINDS, *PRODUCT_KINDS, *WINDOW_KINDS, *ATTENTION_KINDS)
-    kinds = [kind for kind in every if kind not in without]
     more = [one for one in writes.graph_rewrites if one.is_for(hardware.architecture)]
 
     def takes(loop: Loop) -> bool:
         return bool(writes.strategies(loop, hardware))
 
-    found = forms(task, more, kinds=kinds, is_ours=is_ours, takes=takes)
+    found = forms(task, more, kinds=kinds_of(writes, hardware), is_ours=is_ours, takes=takes)
     if prepares and not task.dimensions:
         found = tuple(
             replace(one, program=with_prepared_weights(one.program, hardware)) for one in found
@@ -265,11 +244,14 @@ def repertoire_for(
 class PlaybookRepertoire:
     """The forms of a task, the strategies that fit their loops, and how to write them down."""
 
-    def __init__(self, forms: tuple[Form, ...], emitter: Emitter, hardware: Hardware) -> None:
+    def __init__(
+        self, forms: tuple[Form, ...], emitter: RememberingEmitter, hardware: Hardware
+    ) -> None:
         self._forms = {form.name: form for form in forms}
         self._emitter = emitter
         self._hardware = hardware
         self._known: dict[tuple[str, str], tuple[Strategy, ...]] = {}
+        self._nodes: dict[str, tuple[ProgramNode, ...]] = {}
 
     @property
     def language(self) -> LanguageName:
@@ -283,6 +265,7 @@ class PlaybookRepertoire:
         return 0.0 if others else self._library_ms(first)
 
     @cached_property
+    @collector_paused()
     def _options(self) -> dict[str, tuple[Option, ...]]:
         """Options by the first of loops that are alike, those with the longest best time first.
 
@@ -367,8 +350,11 @@ class PlaybookRepertoire:
 
     def _ours(self, form: Form) -> tuple[ProgramNode, ...]:
         """The nodes that a kernel of ours may do: every loop, and the calls that a family takes."""
-        nodes = form.program.nodes
-        return tuple(node for node in nodes if isinstance(node, Loop) or self._ways(node, form))
+        if form.name not in self._nodes:
+            self._nodes[form.name] = tuple(
+                n for n in form.program.nodes if isinstance(n, Loop) or self._ways(n, form)
+            )
+        return self._nodes[form.name]
 
     def _lines(self, form: Form) -> list[PlanLine]:
         """What stays with the library whatever is chosen."""
@@ -391,12 +377,12 @@ class PlaybookRepertoire:
 
         What is prepared takes no time of a call, and nothing is gained by another way to do it.
         """
-        found: dict[tuple[ProgramNode, tuple[Strategy, ...]], list[ProgramNode]] = {}
+        found: dict[tuple[int, tuple[Strategy, ...]], list[ProgramNode]] = {}
         ours = self._ours(form)
         prepared = {loop.name for loop in form.program.prepared}
         in_calls = [node for node in ours if node.name not in prepared]
         for node in in_calls or ours:
-            found.setdefault((shape_of(node), self._ways(node, form)), []).append(node)
+            found.setdefault((self._emitter.kind(node), self._ways(node, form)), []).append(node)
         return [tuple(nodes) for nodes in found.values()]
 
     def _of(self, nodes: tuple[ProgramNode, ...], form: Form) -> tuple[Option, ...]:

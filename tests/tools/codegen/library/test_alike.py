@@ -240,3 +240,23 @@ def test_what_is_alike_is_asked_about_once(check: Callable[..., Any]) -> None:
                 told = emitter.predicted_ms(loop, strategy, hardware)
                 assert told == asked.predicted_ms(loop, strategy, hardware)
     assert asked.asked == len({shape_of(loop) for loop in program.loops})
+
+
+class _Analysed(CudaEmitter):
+    analysed = 0
+
+    def case(self, node: Any, hardware: Any) -> Any:
+        self.analysed += 1
+        return super().case(node, hardware)
+
+
+def test_a_node_is_analysed_once_for_all_that_is_asked_of_it(check: Callable[..., Any]) -> None:
+    hardware, emitter = hardware_profile("H200"), _Analysed()
+    (loop,) = check(lambda x: torch.relu(x).sum(1), torch.randn(64, 512)).program.loops
+    ways = emitter.strategies(loop, hardware)
+    plain = [way for way in ways if not way.rewrite]
+    assert len(plain) > 1
+    analysed = emitter.analysed
+    assert [emitter.predicted_ms(loop, way, hardware) for way in plain]
+    assert all(emitter.emit(loop, way, "k", hardware).source for way in plain)
+    assert emitter.analysed == analysed

@@ -9,9 +9,11 @@ from torch import nn
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.ir import PlanLine, Program
+from kernelwright.tools.codegen.library.forms.attention import CALLED_CONVOLUTIONS_FORM
 from kernelwright.tools.codegen.library.forms.forms import Lowerings
 from kernelwright.tools.codegen.library.forms.products import CHANNEL_PRODUCTS_FORM
 from kernelwright.tools.codegen.library.kernel_library import FORM, fastest, repertoire_for
+from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy
 
@@ -88,6 +90,24 @@ def test_single_positions_are_products_and_windows_stay_calls(
 @pytest.mark.parametrize("name", NONE)
 def test_what_has_no_single_positions_has_no_such_form(check: Check, name: str) -> None:
     assert _program(check(NONE[name], torch.randn(2, 4, 6, 5)).graph) is None
+
+
+def test_where_a_form_cannot_be_the_task_is_not_lowered_for_it(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Lowering] = []
+
+    def lowered(self: Lowerings, lowering: Lowering) -> Program:
+        asked.append(lowering)
+        return lower(self.changed, self.parameters, lowering)
+
+    monkeypatch.setattr(Lowerings, "lowered", lowered)
+    graph = check(NONE["windows alone"], torch.randn(2, 4, 6, 5)).graph
+    lowerings = Lowerings(graph, tuple(graph.inputs))
+    assert lowerings.convolved is not None
+    assert CHANNEL_PRODUCTS_FORM.form(lowerings) is None
+    assert CALLED_CONVOLUTIONS_FORM.form(lowerings) is None
+    assert asked == [Lowering(products=True, convolutions=True)]
 
 
 class Apart(nn.Module):

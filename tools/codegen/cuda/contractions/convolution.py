@@ -93,7 +93,6 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
 from kernelwright.tools.types import DType
 
 CONVOLUTION, SPLIT_CONVOLUTION = "wgmma_windows", "wgmma_windows_split"
@@ -238,7 +237,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     packing = packing_cycles(case, contraction, best.layout)
     rate = hertz(case.hardware, case.multiprocessors)
     bandwidth = case.hardware.bandwidth_gb_s * 0.9e9
-    written = loop_bytes(case.loop)[1] / bandwidth
+    written = case.moved_bytes[1] / bandwidth
     seconds = packing / rate + max((best.cycles - packing) / rate, written)
     # Few warps have a result at hand: what is done to it overlaps with little else.
     done = flops_of_result(case, contraction)

@@ -37,7 +37,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Axis, Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+from kernelwright.tools.codegen.ir.roofline import roofline_ms
 from kernelwright.tools.types import DType
 
 MMA_TILES = "mma_tiles"
@@ -118,7 +118,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     by_ring = shape.k / _RING_STEP * _RING_STEP_MS
     product = _FILLED_MS + max(tile_ms(shape, best, _SCHEME, case.hardware), by_ring)
     rate = shape.flops / (product * 1e9)
-    moved = sum(loop_bytes(case.loop))
+    moved = sum(case.moved_bytes)
     return roofline_ms(moved, shape.flops, strategy, case.hardware, tflops=rate)
 
 

@@ -42,7 +42,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import INT_LIMIT, SLACK
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
+from kernelwright.tools.codegen.ir.roofline import statement_flops
 from kernelwright.tools.types import DType
 
 TILES, SPLIT = "simt_tiles", "simt_split"
@@ -173,7 +173,7 @@ def best_ms(contraction: Contraction, hardware: Hardware, splits: int) -> float:
 
 def predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
     """The best tile's time, never less than memory's, and the launches."""
-    read, written = loop_bytes(case.loop)
+    read, written = case.moved_bytes
     moved = (read + written) / (case.hardware.bandwidth_gb_s * 1e6 * _MEMORY)
     splits = splits_of(contraction, case.hardware)[0] if strategy.name == SPLIT else 1
     computed = best_ms(contraction, case.hardware, splits)

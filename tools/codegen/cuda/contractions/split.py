@@ -53,7 +53,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+from kernelwright.tools.codegen.ir.roofline import roofline_ms
 from kernelwright.tools.types import DType
 
 SPLIT_MMA = "split_mma"
@@ -164,7 +164,7 @@ def prepared_words(case: Case, contraction: Contraction) -> str:
 
 def packing_ms(case: Case, contraction: Contraction) -> float:
     """Both passes of every call: factors read twice, parts written and read."""
-    read = loop_bytes(case.loop)[0]
+    read = case.moved_bytes[0]
     sides = ((contraction.left, contraction.m), (contraction.right, contraction.n))
     packed = sum(extent for operand, extent in sides if not is_preparable(case, operand))
     both = contraction.m + contraction.n
@@ -175,7 +175,7 @@ def packing_ms(case: Case, contraction: Contraction) -> float:
 def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> float:
     shape = shape_of(contraction)
     rate = shape.flops / (tile_ms(shape, _ordered(case, contraction)[0], SCHEME, case.hardware))
-    moved = sum(loop_bytes(case.loop))
+    moved = sum(case.moved_bytes)
     product = roofline_ms(moved, shape.flops, strategy, case.hardware, tflops=rate / 1e9)
     return product + packing_ms(case, contraction)
 
@@ -351,7 +351,7 @@ def stores_in_cache(case: Case, tunables: Tunables, *, evicts_first: bool = Fals
     That is tried first where somebody has measured it (`evicts_first`) and results are far larger.
     """
     held = _MIB * (case.hardware.cache_mib or 0.0)
-    written = loop_bytes(case.loop)[1]
+    written = case.moved_bytes[1]
     if written <= held:
         return "kw::DEFAULT"
     is_first = evicts_first and written > _FAR_LARGER * held

@@ -55,7 +55,6 @@ from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction, Operand
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
 from kernelwright.tools.types import DType
 
 STREAMED, STREAMED_SPLITS = "streamed_wgmma", "streamed_wgmma_splits"
@@ -276,7 +275,7 @@ def _product_ms(
     by_cache = items * steps * _STEP * 4.0 * (down + across) / (bandwidth * _CACHE_RATE)
     # A block alone does not draw more than its share of memory's bandwidth.
     busy = min(1.0, items / case.multiprocessors)
-    moved = sum(loop_bytes(case.loop)) + 8.0 * splits * _results(contraction) * (splits > 1)
+    moved = sum(case.moved_bytes) + 8.0 * splits * _results(contraction) * (splits > 1)
     return max(by_products, by_cache, moved / (bandwidth * _MEMORY * busy))
 
 

@@ -49,7 +49,6 @@ from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
 
 STREAMED_BOTH = "streamed_both_splits"
 _ARCHITECTURE = "sm_90a"
@@ -198,7 +197,7 @@ def _product_ms(case: Case, contraction: Contraction, tile: tuple[int, int], spl
     bandwidth = hardware.bandwidth_gb_s * 1e6
     by_cache = items * steps * _STEP * 4.0 * sum(tile) / (bandwidth * _CACHE_RATE)
     written = 8.0 * splits * contraction.batches * contraction.m * contraction.n
-    return max(by_steps, by_cache, (sum(loop_bytes(case.loop)) + written) / (bandwidth * _MEMORY))
+    return max(by_steps, by_cache, (sum(case.moved_bytes) + written) / (bandwidth * _MEMORY))
 
 
 def _ordered(case: Case, contraction: Contraction) -> list[tuple[int, int]]:

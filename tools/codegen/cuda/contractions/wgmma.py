@@ -43,7 +43,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+from kernelwright.tools.codegen.ir.roofline import roofline_ms
 
 SPLIT_WGMMA = "split_wgmma"
 _TITLE = "Float32 as three products of scaled 16-bit parts, by products of warpgroups"
@@ -132,7 +132,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     best = _ordered(case, contraction)[0]
     flops = shape_of(contraction).flops
     rate = flops / (_tile_ms(case, contraction, best) * 1e9)
-    moved = sum(loop_bytes(case.loop))
+    moved = sum(case.moved_bytes)
     product = roofline_ms(moved, flops, strategy, case.hardware, tflops=rate)
     product += counting_ms(contraction, case.hardware, case.multiprocessors, by_rows=True)
     return product + packing_ms(case, contraction)

@@ -19,7 +19,7 @@ from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Wind
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Stmt
 from kernelwright.tools.codegen.ir.contraction import Contraction
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
+from kernelwright.tools.codegen.ir.roofline import statement_flops
 from kernelwright.tools.types import DType
 
 # Rows (outputs) by columns of a tile, which one warpgroup multiplies.
@@ -330,7 +330,7 @@ def sampled_runs(windows: Windows) -> int:
 def packing_cycles(case: Case, contraction: Contraction, layout: Layout) -> float:
     """Those of writing the window's factor as rows."""
     looked_at = 1 / sampled_runs(layout.windows) if is_scaled(contraction) else 0.0
-    read = loop_bytes(case.loop)[0] * (1 + looked_at)
+    read = case.moved_bytes[0] * (1 + looked_at)
     written = 2 * layout.parts * contraction.batches * layout.windows.rows * layout.pitch
     moved = read + 2 * written
     seconds = moved / (case.hardware.bandwidth_gb_s * 1e9 * _PACKING)

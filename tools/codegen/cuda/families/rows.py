@@ -48,7 +48,6 @@ from kernelwright.tools.codegen.cuda.printing.printing import Printer
 from kernelwright.tools.codegen.cuda.printing.vectors import PEELED, row_start
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
-from kernelwright.tools.codegen.ir.roofline import loop_bytes
 
 
 def strategy(case: Case, name: str) -> Strategy:
@@ -136,7 +135,7 @@ def _efficiency(case: Case, name: str) -> float:
 def _in_blocks(case: Case, name: str) -> float:
     """The share of bandwidth that is left where a row is too little for a block of its own."""
     tunables = tunables_of(case, name, "x")
-    row_bytes = sum(loop_bytes(case.loop)) / max(1, case.nest.rows)
+    row_bytes = sum(case.moved_bytes) / max(1, case.nest.rows)
     return under_way(case, tunables.best("THREADS") if tunables else 1, row_bytes)
 
 

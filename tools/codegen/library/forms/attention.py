@@ -75,9 +75,12 @@ def _called(lowerings: Lowerings, *, convolutions: bool) -> Program | None:
     parted = lowerings.convolved if convolutions else lowerings.multiplied
     if parted is None:
         return None
+    left = calls_of(parted, {ATTENTION_CALL})
+    if left == sum(node.op == ATTENTION_CALL for node in lowerings.changed.nodes):
+        return None
     asked = Lowering(products=True, convolutions=convolutions, calls_attention=True)
-    program, attention = lowerings.lowered(asked), {ATTENTION_CALL}
-    return program if calls_of(program, attention) > calls_of(parted, attention) else None
+    program = lowerings.lowered(asked)
+    return program if calls_of(program, {ATTENTION_CALL}) > left else None
 
 
 def _called_kind(prefix: str, around: FormKind, *, convolutions: bool) -> FormKind:

@@ -13,6 +13,7 @@ from kernelwright.tools.codegen.ir.roofline import CONVOLUTION
 from kernelwright.tools.codegen.library.forms.forms import FormKind, Lowerings, with_fewer_calls
 from kernelwright.tools.codegen.lower import Lowering
 from kernelwright.tools.codegen.lower.epilogues import with_epilogues
+from kernelwright.tools.codegen.lower.operators.convolutions import convolves_positions
 from kernelwright.tools.codegen.lower.statistics import with_statistics
 
 STATISTICS, _CHANNELS = "norm_statistics", "channel_products"
@@ -48,6 +49,9 @@ STATISTICS_FORM = FormKind(STATISTICS, "N", _statistics_program, _statistics_ide
 
 
 def _channels_program(lowerings: Lowerings) -> Program | None:
+    graph = lowerings.changed
+    if not any(convolves_positions(graph, node) for node in graph.nodes):
+        return None
     asked = Lowering(products=True, channels_last=True, calls_attention=True)
     return with_fewer_calls(lowerings, {CONVOLUTION}, asked)
 

@@ -73,7 +73,7 @@ def absorbed(ops: Ops, reader: Nest, producer: Nest) -> Nest | None:
 def _absorbable(producer: Nest) -> bool:
     (write, *others) = producer.writes
     plain = not others and producer.inner and not producer.ordered
-    direct = not any(load.parents() for load in producer.loads)
+    direct = not any(load.parents for load in producer.loads)
     return (
         bool(plain)
         and direct

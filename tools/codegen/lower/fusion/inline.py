@@ -268,7 +268,7 @@ def inlined(ops: Ops, reader: Nest, load: Expr, producer: Nest) -> Nest | None:
         return None if again is None else inlined(ops, divided, again, producer)
     if found is None:
         return None
-    (value,) = substitute(ops, [write.value], found)
+    (value,) = substitute(ops, [write.value], found, producer.exprs)
     value = ops.cast(value, load.dtype)
     return replaced(ops, reader, {load: value})
 
@@ -285,6 +285,6 @@ def same_load(ops: Ops, before: Nest, after: Nest, load: Expr) -> Expr | None:
 
 def replaced(ops: Ops, nest: Nest, values: dict[Expr, Expr]) -> Nest:
     """The nest with some expressions replaced by others."""
-    new = ops.rebuild([write.value for write in nest.writes], values.get)
+    new = ops.rebuild([write.value for write in nest.writes], values.get, nest.exprs)
     writes = (type(w)(w.address, value) for w, value in zip(nest.writes, new, strict=True))
     return Nest(nest.outer, nest.inner, tuple(writes))

@@ -105,7 +105,11 @@ _HEAVY = frozenset(_HEAVY_WORDS.split())
 
 @dataclass
 class Fusion:
-    """One attempt at a schedule."""
+    """One attempt at a schedule.
+
+    `known` is what loads were replaced by before; attempts at one task share it, as most of what
+    they do is the same.
+    """
 
     context: Context
     needed: frozenset[str]
@@ -114,6 +118,7 @@ class Fusion:
     cut: frozenset[str] = frozenset()
     absorb: bool = False
     stores_sums: bool = False
+    known: dict[tuple[Nest, Expr, Nest], Nest | None] = field(default_factory=dict)
     cuttable: list[str] = field(default_factory=list, init=False)
     splittable: list[str] = field(default_factory=list, init=False)
     steps: list[Step] = field(default_factory=list, init=False)
@@ -167,13 +172,25 @@ class Fusion:
                 and self._worth(source, step, nest, where, producers)
                 and not self._stays_before(source.nest, nest, where, producers)
             ):
-                new = inlined(self.context.ops, nest, load, source.nest)
+                new = self._inlined(nest, load, source.nest)
             if new is None or len(new.exprs) > limit:
                 refused.add(where)
                 continue
             self.inlined[where.buffer] = self.inlined.get(where.buffer, 0) + 1
             nest = new
         return nest
+
+    def _inlined(self, nest: Nest, load: Expr, source: Nest) -> Nest | None:
+        """The nest with a load replaced; again what it was before, unless axes were split."""
+        key = nest, load, source
+        if key in self.known:
+            return self.known[key]
+        sizes = self.context.pool.sizes
+        axes = len(sizes)
+        new = inlined(self.context.ops, nest, load, source)
+        if len(sizes) == axes:
+            self.known[key] = new
+        return new
 
     def _candidate(
         self, nest: Nest, producers: dict[str, Step], refused: set[Address]

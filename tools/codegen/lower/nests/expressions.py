@@ -16,6 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from kernelwright.tools.types import DType
 
@@ -25,31 +27,28 @@ Number = bool | int | float
 NARROW = frozenset({DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Nothing changes one; frozen, each of the hundreds of thousands would take three times as long.
+@dataclass(slots=True, eq=False)
 class Expr:
     """One value at one position of an iteration space.
 
     `op` is as in `ir.Stmt`; `word` is the axis of an `index`, the kind of a `reduce` or a
     `scan`. A `second` is the other result of its argument, a `moments` or `softmax` reduction.
+    `parents` are what it needs: its arguments and the indices of an indirect load.
     """
 
     number: int
     op: str
     dtype: DType
-    args: tuple[Expr, ...] = ()
-    value: Number | None = None
-    address: Address | None = None
-    word: str = ""
-
-    def parents(self) -> tuple[Expr, ...]:
-        """What this expression needs: its arguments and the indices of an indirect load."""
-        if self.address is None:
-            return self.args
-        return self.args + tuple(t.by for t in self.address.terms if isinstance(t.by, Expr))
+    args: tuple[Expr, ...]
+    value: Number | None
+    address: Address | None
+    word: str
+    parents: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+# Positions are named tuples: lowering a network makes and looks up hundreds of thousands of them.
+class Term(NamedTuple):
     """`step` elements for every step of `by`: an axis, or an integer expression below `size`."""
 
     by: str | Expr
@@ -57,16 +56,14 @@ class Term:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(NamedTuple):
     """An index: offset + sum of step x by."""
 
     offset: int
     terms: tuple[Term, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """A position in a buffer, in elements. Made by `address`, which orders the terms."""
 
     buffer: str
@@ -89,10 +86,11 @@ def address(buffer: str, dtype: DType, offset: int, terms: Iterable[Term]) -> Ad
     steps: dict[str | Expr, Term] = {}
     for term in terms:
         known = steps.get(term.by)
-        step = term.step + (known.step if known else 0)
-        steps[term.by] = Term(term.by, step, term.size)
-    kept = (term for term in steps.values() if term.step and term.size > 1)
-    return Address(buffer, dtype, offset, tuple(sorted(kept, key=_order)))
+        steps[term.by] = Term(term.by, term.step + known.step, term.size) if known else term
+    kept = [term for term in steps.values() if term.step and term.size > 1]
+    if len(kept) > 1:
+        kept.sort(key=_order)
+    return Address(buffer, dtype, offset, tuple(kept))
 
 
 def _order(term: Term) -> tuple[int, int, str]:
@@ -116,7 +114,7 @@ class Pool:
         self,
         op: str,
         dtype: DType,
-        args: Sequence[Expr] = (),
+        args: tuple[Expr, ...] = (),
         *,
         value: Number | None = None,
         address: Address | None = None,
@@ -124,10 +122,12 @@ class Pool:
     ) -> Expr:
         """The one expression of that description, as it stands (nothing is simplified)."""
         # repr tells 0.0 from -0.0, 1 from True, and makes NaN equal to itself.
-        key = (op, dtype, tuple(arg.number for arg in args), repr(value), address, word)
+        described = None if value is None else repr(value)
+        key = (op, dtype, args, described, address, word)
         found = self._known.get(key)
         if found is None:
-            found = Expr(len(self._known), op, dtype, tuple(args), value, address, word)
+            parents = args if address is None else args + _indices(address)
+            found = Expr(len(self._known), op, dtype, args, value, address, word, parents)
             self._known[key] = found
         return found
 
@@ -146,6 +146,10 @@ class Pool:
         return self.make("index", DType.INT64, word=axis)
 
 
+def _indices(where: Address) -> tuple[Expr, ...]:
+    return tuple(term.by for term in where.terms if isinstance(term.by, Expr))
+
+
 def computed(dtype: DType) -> DType:
     """The type that values of `dtype` are computed in, as PyTorch's own kernels do."""
     if dtype in (DType.FLOAT64, DType.BOOL):
@@ -161,36 +165,43 @@ def reachable(roots: Iterable[Expr]) -> list[Expr]:
         expr = todo.pop()
         if expr not in seen:
             seen.add(expr)
-            todo.extend(expr.parents())
-    return sorted(seen, key=lambda expr: expr.number)
+            todo += expr.parents
+    return sorted(seen, key=attrgetter("number"))
 
 
 Change = Callable[[Expr], Expr | None]
 
 
 def rebuild(
-    pool: Pool, roots: Sequence[Expr], change: Change, make: Callable[[Expr], Expr] | None = None
+    pool: Pool,
+    roots: Sequence[Expr],
+    change: Change,
+    make: Callable[[Expr], Expr] | None = None,
+    exprs: Iterable[Expr] | None = None,
 ) -> list[Expr]:
     """The roots with every expression that `change` answers for replaced by its answer.
 
     `change` sees original expressions; what it answers is taken as it is. `make` may simplify
-    an expression whose arguments have changed.
+    an expression whose arguments have changed. `exprs` are what is `reachable` from the roots,
+    where somebody knows that already.
     """
     new: dict[Expr, Expr] = {}
-    for expr in reachable(roots):
+    changed = new.keys()
+    for expr in reachable(roots) if exprs is None else exprs:
         answer = change(expr)
         if answer is None:
+            if changed.isdisjoint(expr.parents):
+                continue
             answer = _with_parents(pool, expr, new)
             if make is not None and answer is not expr:
                 answer = make(answer)
-        new[expr] = answer
-    return [new[root] for root in roots]
+        if answer is not expr:
+            new[expr] = answer
+    return [new.get(root, root) for root in roots]
 
 
 def _with_parents(pool: Pool, expr: Expr, new: dict[Expr, Expr]) -> Expr:
-    if all(new[parent] is parent for parent in expr.parents()):
-        return expr
-    args = tuple(new[arg] for arg in expr.args)
+    args = tuple(new.get(arg, arg) for arg in expr.args)
     where = expr.address
     if where is not None:
         terms = [_renewed(term, new) for term in where.terms]
@@ -199,7 +210,8 @@ def _with_parents(pool: Pool, expr: Expr, new: dict[Expr, Expr]) -> Expr:
 
 
 def _renewed(term: Term, new: dict[Expr, Expr]) -> Term:
-    return Term(new[term.by], term.step, term.size) if isinstance(term.by, Expr) else term
+    by = term.by
+    return Term(new.get(by, by), term.step, term.size) if isinstance(by, Expr) else term
 
 
 def place(where: Address, positions: dict[str, Affine]) -> Address:

@@ -7,7 +7,7 @@ end a nest becomes an `ir.Loop`: its expressions become statements with short na
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -116,7 +116,7 @@ class Nest:
         inner = frozenset(self.inner)
         known: dict[Expr, frozenset[str]] = {}
         for expr in self.exprs:
-            axes = frozenset[str]().union(*(known[parent] for parent in expr.parents()))
+            axes = frozenset[str]().union(*[known[parent] for parent in expr.parents])
             if expr.address is not None:
                 axes |= expr.address.axes
             if expr.op == "index":
@@ -136,7 +136,7 @@ class Nest:
     def placed(self, ops: Ops, at: Mapping[str, Affine], outer: tuple[str, ...],
                inner: tuple[str, ...]) -> Nest:  # fmt: skip
         """The same computation over other axes: `at` says where the old ones are."""
-        values = substitute(ops, [write.value for write in self.writes], at)
+        values = substitute(ops, [write.value for write in self.writes], at, self.exprs)
         writes = (
             Write(place(write.address, dict(at)), value)
             for write, value in zip(self.writes, values, strict=True)
@@ -166,33 +166,43 @@ def where_of(load: Expr) -> Address:
     return load.address
 
 
-def substitute(ops: Ops, roots: list[Expr], at: Mapping[str, Affine]) -> list[Expr]:
-    """The expressions with axes replaced by positions along other axes."""
+def substitute(
+    ops: Ops, roots: list[Expr], at: Mapping[str, Affine], exprs: Iterable[Expr] | None = None
+) -> list[Expr]:
+    """The expressions with axes replaced by positions along other axes.
+
+    `exprs` are what is reachable from the roots, where somebody knows that already.
+    """
     if not at:
         return roots
     positions = dict(at)
     new: dict[Expr, Expr] = {}
-    for expr in reachable(roots):
+    for expr in reachable(roots) if exprs is None else exprs:
         new[expr] = _substituted(ops, expr, positions, new)
     return [new[root] for root in roots]
 
 
 def _substituted(ops: Ops, expr: Expr, at: dict[str, Affine], new: dict[Expr, Expr]) -> Expr:
+    if expr.op == "load":
+        return _moved(ops, expr, at, new)
     if expr.op == "index":
         return affine(ops, at[expr.word]) if expr.word in at else expr
-    if expr.op == "load":
-        where = where_of(expr)
+    args = tuple([new[arg] for arg in expr.args])
+    if args == expr.args:
+        return expr
+    return ops.remake(ops.pool.make(expr.op, expr.dtype, args, value=expr.value, word=expr.word))
+
+
+def _moved(ops: Ops, load: Expr, at: dict[str, Affine], new: dict[Expr, Expr]) -> Expr:
+    where = where_of(load)
+    if load.parents:
         # Indices of an indirect load are expressions themselves, already substituted.
         terms = tuple(
             Term(new[t.by], t.step, t.size) if isinstance(t.by, Expr) else t for t in where.terms
         )
-        moved = place(Address(where.buffer, where.dtype, where.offset, terms), at)
-        condition = tuple(new[arg] for arg in expr.args)
-        return ops.pool.make("load", expr.dtype, condition, address=moved)
-    if all(new[arg] is arg for arg in expr.args):
-        return expr
-    args = tuple(new[arg] for arg in expr.args)
-    return ops.remake(ops.pool.make(expr.op, expr.dtype, args, value=expr.value, word=expr.word))
+        where = where._replace(terms=terms)
+    condition = tuple([new[arg] for arg in load.args])
+    return ops.pool.make("load", load.dtype, condition, address=place(where, at))
 
 
 def affine(ops: Ops, at: Affine) -> Expr:
@@ -277,7 +287,7 @@ class _Writer:
 
 def _fusible(nest: Nest) -> dict[Expr, Expr]:
     """Every sum one of whose terms is a product that nothing else uses, with that product."""
-    uses = Counter(parent for expr in nest.exprs for parent in expr.parents())
+    uses = Counter(parent for expr in nest.exprs for parent in expr.parents)
     uses.update(write.value for write in nest.writes)
     fused: dict[Expr, Expr] = {}
     for expr in nest.exprs:

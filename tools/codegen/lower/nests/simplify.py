@@ -14,7 +14,7 @@ over 0.53 billion elements took 1.9 ms on an H200, where a copy takes 1.0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kernelwright.tools.codegen.lower.nests.expressions import (
@@ -88,11 +88,15 @@ _FOLD: dict[str, Callable[..., Number]] = {
 }
 
 
+_AS_THEY_ARE = frozenset({"load", "const", "index", "reduce", "scan", "second", "tf32"})
+
+
 class Ops:
     """Makes simplified pointwise expressions in a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+        self._remade: dict[Expr, Expr] = {}
 
     def __call__(self, op: str, *args: Expr | Number) -> Expr:
         """The pointwise operator `op` on expressions and numbers, simplified.
@@ -111,25 +115,44 @@ class Ops:
 
     def make(self, op: str, args: tuple[Expr, ...]) -> Expr:
         """As calling, for expressions alone."""
-        dtype = DType.BOOL if op in TESTS else args[-1].dtype
-        if all(arg.op == "const" for arg in args):
+        dtype = _dtype(op, args)
+        simple = self._simple(op, dtype, args)
+        return self.pool.make(op, dtype, args) if simple is None else simple
+
+    def _simple(self, op: str, dtype: DType, args: tuple[Expr, ...]) -> Expr | None:
+        # Few have constants alone for arguments: the first mostly tells.
+        if args[0].op == "const" and all(arg.op == "const" for arg in args):
             folded = self._fold(op, dtype, args)
             if folded is not None:
                 return folded
-        simple = _identity(self, op, args)
-        return self.pool.make(op, dtype, args) if simple is None else simple
+        return _identity(self, op, args)
 
     def remake(self, expr: Expr) -> Expr:
         """An expression whose arguments changed, simplified again."""
+        found = self._remade.get(expr)
+        if found is None:
+            found = self._remade[expr] = self._simplified(expr)
+        return found
+
+    def _simplified(self, expr: Expr) -> Expr:
         if expr.op == "cast":
             return self.cast(expr.args[0], expr.dtype)
-        if expr.op in ("load", "const", "index", "reduce", "scan", "second", "tf32"):
+        if expr.op in _AS_THEY_ARE:
             return expr
-        return self.make(expr.op, expr.args)
+        dtype = _dtype(expr.op, expr.args)
+        simple = self._simple(expr.op, dtype, expr.args)
+        if simple is not None:
+            return simple
+        return expr if dtype is expr.dtype else self.pool.make(expr.op, dtype, expr.args)
 
-    def rebuild(self, roots: list[Expr], change: Callable[[Expr], Expr | None]) -> list[Expr]:
+    def rebuild(
+        self,
+        roots: list[Expr],
+        change: Callable[[Expr], Expr | None],
+        exprs: Iterable[Expr] | None = None,
+    ) -> list[Expr]:
         """`expr.rebuild`, simplifying on the way."""
-        return rebuild(self.pool, roots, change, self.remake)
+        return rebuild(self.pool, roots, change, self.remake, exprs)
 
     def _lifted(self, args: tuple[Expr | Number, ...]) -> tuple[Expr, ...]:
         like = next((arg.dtype for arg in reversed(args) if isinstance(arg, Expr)), DType.FLOAT32)
@@ -146,6 +169,10 @@ class Ops:
         if dtype is DType.INT64 and not -(2**63) <= value < 2**63:
             return None
         return self.pool.const(value, dtype)
+
+
+def _dtype(op: str, args: tuple[Expr, ...]) -> DType:
+    return DType.BOOL if op in TESTS else args[-1].dtype
 
 
 def _castable(value: Number, dtype: DType) -> bool:

@@ -29,7 +29,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kernelwright.tools.codegen.lower.nests import views
-from kernelwright.tools.codegen.lower.nests.context import Arguments, Context, Space, UnlikeError
+from kernelwright.tools.codegen.lower.nests.context import (
+    Arguments,
+    Context,
+    Space,
+    UnlikeError,
+    base,
+)
 from kernelwright.tools.codegen.lower.nests.expressions import (
     Address,
     Expr,
@@ -40,7 +46,7 @@ from kernelwright.tools.codegen.lower.nests.expressions import (
 from kernelwright.tools.codegen.lower.nests.nest import Nest, Write
 from kernelwright.tools.codegen.lower.nests.views import View
 from kernelwright.tools.codegen.lower.operators.sliding import each
-from kernelwright.tools.types import DType, Node, TensorSpec
+from kernelwright.tools.types import DType, Graph, Node, TensorSpec
 
 # Fewer channels than these do not fill the shortest line of a tile.
 _FEW_CHANNELS = 16
@@ -158,6 +164,21 @@ def is_of_channels(context: Context, node: Node, arguments: Arguments) -> bool:
     ):
         return False
     shape, given = (context.value(arguments.tensor(at)).shape for at in (1, 0))
+    return _is_single(node, arguments, shape, given)
+
+
+def convolves_positions(graph: Graph, node: Node) -> bool:
+    """Whether a node is a convolution of single positions that leaves none of them out."""
+    if base(node.op) != "convolution":
+        return False
+    arguments = Arguments(node)
+    shape, given = (graph.node(arguments.tensor(at).node).out[0].shape for at in (1, 0))
+    return _is_single(node, arguments, shape, given)
+
+
+def _is_single(
+    node: Node, arguments: Arguments, shape: tuple[int, ...], given: tuple[int, ...]
+) -> bool:
     steps = {*(arguments.integers(3) or ()), *(one + 1 for one in arguments.integers(4) or ())}
     is_single = 2 < len(shape) == len(given) and prod(shape[2:]) == 1 and steps <= {1}
     plain = shape[1] > 1 and not arguments.flag(6) and arguments.integer(8) == 1

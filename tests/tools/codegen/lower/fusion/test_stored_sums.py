@@ -1,5 +1,6 @@
 """The residual of a stack of layers is stored where each layer would read all those before it."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,12 @@ from torch import nn
 
 from kernelwright.tools.codegen.ir import Loop
 from kernelwright.tools.codegen.lower import Lowering, lower
+from kernelwright.tools.codegen.lower.fusion import schedule
+from kernelwright.tools.codegen.lower.fusion.inline import inlined
+from kernelwright.tools.codegen.lower.fusion.schedule import Fusion
+from kernelwright.tools.codegen.lower.nests.expressions import Expr
+from kernelwright.tools.codegen.lower.nests.nest import Nest
+from kernelwright.tools.codegen.lower.nests.simplify import Ops
 
 Check = Callable[..., Any]
 
@@ -58,6 +65,28 @@ def test_a_residual_is_stored_once_beside_calls_too(check: Check, interpret: Any
     assert all(len(loop.stores) == 1 for loop in products)
     # From the second layer on: its factor and the residual before it.
     assert max(_whole(loop, program, x.numel()) for loop in products[3:]) <= 2
+
+
+def test_what_one_attempt_inlined_no_other_inlines_again(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[tuple[Nest, Expr, Nest]] = Counter()
+    attempts: list[Fusion] = []
+
+    def counted(ops: Ops, reader: Nest, load: Expr, producer: Nest) -> Nest | None:
+        asked[reader, load, producer] += 1
+        return inlined(ops, reader, load, producer)
+
+    def run(self: Fusion) -> Fusion:
+        attempts.append(self)
+        return attempt(self)
+
+    attempt = Fusion.run
+    monkeypatch.setattr(schedule, "inlined", counted)
+    monkeypatch.setattr(Fusion, "run", run)
+    lower(check(Stack(3), torch.randn(32, 48)).graph, lowering=Lowering(products=True))
+    assert len(attempts) > 1
+    assert set(asked.values()) == {1}
 
 
 @pytest.mark.parametrize("layers", [3, 40])

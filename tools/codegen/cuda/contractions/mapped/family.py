@@ -67,7 +67,7 @@ from kernelwright.tools.codegen.cuda.printing.printing import decoded
 from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.contraction import Contraction
 from kernelwright.tools.codegen.ir.kernel_family import Fit
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, roofline_ms
+from kernelwright.tools.codegen.ir.roofline import roofline_ms
 from kernelwright.tools.types import Setting
 
 _ARCHITECTURE = "sm_90a"
@@ -288,7 +288,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     best = _Printing(case, contraction, strategy.name).ways[0]
     flops = shape_of(contraction).flops
     rate = flops / (way_ms(case, contraction, best) * 1e9)
-    return roofline_ms(sum(loop_bytes(case.loop)), flops, strategy, case.hardware, tflops=rate)
+    return roofline_ms(sum(case.moved_bytes), flops, strategy, case.hardware, tflops=rate)
 
 
 def _first(

@@ -28,7 +28,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
 )
 from kernelwright.tools.codegen.ir import Access, Emitted, Stmt, Strategy
 from kernelwright.tools.codegen.ir.loops import axis_names
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
+from kernelwright.tools.codegen.ir.roofline import statement_flops
 from kernelwright.tools.codegen.ir.sliding import Level, SlidingSums
 
 NAME = "channel_windows"
@@ -108,7 +108,7 @@ def _shared_bytes(sums: SlidingSums, side: int, vector: int) -> int:
 
 def strategy(case: Case, sums: SlidingSums) -> Strategy:
     """The strategy, with the share of bandwidth that its instructions leave."""
-    by_memory = sum(loop_bytes(case.loop)) / (case.hardware.bandwidth_gb_s * 1e6)
+    by_memory = sum(case.moved_bytes) / (case.hardware.bandwidth_gb_s * 1e6)
     share = by_memory / max(by_memory, busy_ms(case, sums))
     return Strategy(
         name=NAME,

@@ -30,7 +30,7 @@ from kernelwright.tools.codegen.cuda.printing.expressions import (
 from kernelwright.tools.codegen.ir import Emitted, Loop, Stmt, Strategy
 from kernelwright.tools.codegen.ir.contraction import contraction_of
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
-from kernelwright.tools.codegen.ir.roofline import loop_bytes, statement_flops
+from kernelwright.tools.codegen.ir.roofline import statement_flops
 from kernelwright.tools.codegen.ir.sliding import (
     MOST_OUTPUTS,
     Level,
@@ -88,7 +88,7 @@ def strategies(case: Case) -> list[Strategy]:
 
 
 def _in_lines(case: Case, sums: SlidingSums) -> Strategy:
-    moved = sum(loop_bytes(case.loop))
+    moved = sum(case.moved_bytes)
     by_memory = moved / (case.hardware.bandwidth_gb_s * 1e6)
     share = by_memory / max(by_memory, _busy_ms(case, sums))
     return Strategy(
@@ -110,7 +110,7 @@ def _in_lines(case: Case, sums: SlidingSums) -> Strategy:
 
 def predicted(case: Case, strategy: Strategy) -> float:
     """Memory's time or the instructions', whichever is longer."""
-    by_memory = sum(loop_bytes(case.loop)) / (case.hardware.bandwidth_gb_s * 1e6 * 0.85)
+    by_memory = sum(case.moved_bytes) / (case.hardware.bandwidth_gb_s * 1e6 * 0.85)
     launches = strategy.launches * case.hardware.launch_us / 1e3
     busy_ms = _busy_ms if strategy.name == WINDOW_SUMS else channel_windows.busy_ms
     return max(by_memory, busy_ms(case, _sums(case))) + launches
