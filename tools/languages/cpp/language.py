@@ -65,6 +65,9 @@ _INCLUDES = frozenset(
         "utility",
     }
 )
+_IMPORTS = (
+    "contextlib", "ctypes", "hashlib", "os", "platform", "shutil", "subprocess", "tempfile",
+)  # fmt: skip
 _PROBE = """extern "C" void probe(const float* x, float* y, int n) {
     for (int i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;
 }
@@ -165,7 +168,7 @@ class CppLanguage:
         here = Path(__file__).parent
         compile_flags, link_flags = cpp_flags()
         return ExportParts(
-            imports=("ctypes", "hashlib", "os", "platform", "shutil", "subprocess", "tempfile"),
+            imports=_IMPORTS,
             launcher=exported(EXPORT_CACHE, here / "launcher.py"),
             loader=_LOADER.format(
                 compile_flags=listed(compile_flags), link_flags=listed(link_flags)

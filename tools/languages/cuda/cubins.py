@@ -13,7 +13,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from kernelwright.tools.languages.base.export_cache import KernelUnavailableError, cache_folder
+from kernelwright.tools.languages.base.export_cache import cache_folder
 
 # --- exported from here ---
 
@@ -30,7 +30,8 @@ def cubin_of(source: str, header: str, architecture: str) -> bytes:
         architecture: As NVRTC names it, for example "sm_90a".
 
     Raises:
-        KernelUnavailableError: When NVRTC is not installed, or refuses, with what it said.
+        ImportError: When cuda-core is not installed, and the cubin was not kept.
+        Exception: NVRTC's own, of what it refuses.
     """
     parts = (source, header, architecture, *map(version_of, CUDA_PACKAGES))
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
@@ -48,12 +49,11 @@ def cubin_of(source: str, header: str, architecture: str) -> bytes:
 
 def kept_cubin(path: Path) -> bytes | None:
     """What is kept there; None where it is not there, or not whole."""
-    try:
+    with contextlib.suppress(OSError):
         kept = path.read_bytes()
-    except OSError:
-        return None
-    digest, cubin = kept[:DIGEST_BYTES], kept[DIGEST_BYTES:]
-    return cubin if hashlib.sha256(cubin).digest() == digest else None
+        digest, cubin = kept[:DIGEST_BYTES], kept[DIGEST_BYTES:]
+        return cubin if hashlib.sha256(cubin).digest() == digest else None
+    return None
 
 
 def keep_cubin(path: Path, cubin: bytes) -> None:
@@ -66,20 +66,16 @@ def keep_cubin(path: Path, cubin: bytes) -> None:
 
 def version_of(package: str) -> str:
     """A package's version; nothing where it is not installed, or CUDA is installed otherwise."""
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return ""
 
 
 def compile_cubin(source: str, header: str, architecture: str) -> bytes:
     """Compile with NVRTC; needs no GPU. Arguments and errors are those of `cubin_of`."""
-    try:
-        from cuda import pathfinder
-        from cuda.core import Program, ProgramOptions
-    except ImportError as error:
-        words = f"cuda-core cannot be imported ({error}); pip install cuda-core nvidia-cuda-nvrtc"
-        raise KernelUnavailableError(words) from None
+    from cuda import pathfinder
+    from cuda.core import Program, ProgramOptions
+
     found = (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "kernelwright.cuh").write_text(header, encoding="utf-8")
@@ -91,8 +87,5 @@ def compile_cubin(source: str, header: str, architecture: str) -> bytes:
             lineinfo=True,
             no_source_include=True,
         )
-        try:
-            code = Program(source, code_type="c++", options=options).compile("cubin").code
-        except Exception as error:
-            raise KernelUnavailableError(f"NVRTC failed:\n{str(error)[-2000:]}") from error
+        code = Program(source, code_type="c++", options=options).compile("cubin").code
     return bytes(code)

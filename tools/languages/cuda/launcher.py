@@ -53,6 +53,7 @@ MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_...
 NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_...
 SHARED_WITHOUT_ASKING_BYTES = 48 * 1024
 PORTABLE_CLUSTER = 8
+FREE = "free"
 MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of CUtensorMap
 MOST_MAPS = 256  # that are kept, where tensors come from ever new places
 # CU_TENSOR_MAP_DATA_TYPE_..., CU_TENSOR_MAP_SWIZZLE_..., CU_TENSOR_MAP_L2_PROMOTION_L2_256B
@@ -220,8 +221,9 @@ class Kernel:
         self._size = max(8, struct.calcsize(layout))
         self._pack = struct.Struct(layout).pack_into
         # Packed arguments that no launch uses now: each launch takes its own, because another
-        # thread may launch the same kernel meanwhile.
-        self._free = [self._slot()]
+        # thread may launch the same kernel meanwhile. To take them from a dictionary is one step
+        # for all threads, and needs no exception where there are none.
+        self._free = {FREE: self._slot()}
         # The default covers a kernel's static shared memory too.
         self._shared_bytes = SHARED_WITHOUT_ASKING_BYTES - self._static_shared_bytes()
         self._cluster = PORTABLE_CLUSTER
@@ -249,14 +251,10 @@ class Kernel:
             self._last = (grid, block, shared, cluster, stream), config
         if config is None:
             return
-        free = self._free
-        try:
-            slot = free.pop()
-        except IndexError:
-            slot = self._slot()
+        slot = self._free.pop(FREE, None) or self._slot()
         self._pack(slot[0], slot[2], *values)
         status = self._launch(config, self._handle, slot[1], None)
-        free.append(slot)
+        self._free[FREE] = slot
         if status:
             words = f"{self._name} could not be launched"
             raise DriverError(words, error_name(self.driver, status))
