@@ -150,6 +150,22 @@ def test_our_own_faults_keep_their_traceback(monkeypatch):
         cli.run(["runs"])
 
 
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), ValueError('"enum":\n KeyboardInterrupt: ')]
+)
+def test_an_interrupt_is_said_also_where_a_library_takes_it_for_an_error(
+    monkeypatch, capsys, error
+):
+    from kernelwright.ui.cli.data import runs as reading
+
+    def interrupted(*_):
+        raise error
+
+    monkeypatch.setattr(reading, "runs", interrupted)
+    assert cli.run(["runs"]) == 130
+    assert capsys.readouterr().err == "kernelwright: interrupted\n"
+
+
 def audited(file, home):
     """The whole program over a file, as a process of its own."""
     code = "from kernelwright.ui.cli.app import main; main()"
