@@ -46,7 +46,8 @@ def remarks() -> Console:
 def _console(*, error: bool) -> Console:
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else 120
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    # In a notebook a console would leave its stream alone, and display.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, force_jupyter=False)
 
 
 def check_json(target: str | None) -> None:
