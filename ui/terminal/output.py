@@ -28,6 +28,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.types import Analysis, Call, Prediction, Reply
 from kernelwright.tools.types.run import TokenCounts
+from kernelwright.tools.whole_files import write_whole
 from kernelwright.ui.complaints import Complaint, writable_file
 
 STDOUT = "-"
@@ -63,8 +64,7 @@ def write_json(value: BaseModel, target: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(target).write_text(text, encoding="utf-8")
+        write_whole(Path(target), text)
     except OSError as error:
         raise Complaint(f"cannot write {target}: {error.strerror}") from None
 

@@ -171,8 +171,16 @@ def test_a_run_is_searched_by_one_process_at_a_time(
     assert "RunBusyError" in other.stderr
     assert "another process" in other.stderr
     assert [info.live for info in list_runs(tmp_path)] == [True]
+    asks = (
+        "import sys; from pathlib import Path; from kernelwright.tools.archive import *; "
+        f"sys.exit(list_runs(Path({str(tmp_path)!r}))[0].live)"
+    )
+    assert subprocess.run([sys.executable, "-c", asks]).returncode == 1
     archive.close()
+    assert subprocess.run([sys.executable, "-c", asks]).returncode == 0
+    (archive.folder / "lock").unlink()
     assert [info.live for info in list_runs(tmp_path)] == [False]
+    assert not (archive.folder / "lock").exists(), "a folder that is only read stays as it is"
     Archive.open(archive.folder).claim()
 
 
