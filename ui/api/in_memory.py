@@ -165,7 +165,9 @@ class Optimized(nn.Module):
         """The module's own result of a call that kernels were not verified for, counted."""
         assert self._module is not None
         self._module.COUNTS[f"reference: {why}"] += 1
-        return self.model(*args, **kwargs)
+        fast = self._fast[0]
+        with fast._watch.own_forward(fast):  # type: ignore[operator, union-attr]
+            return self.model(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Optimized:
         """As the module's; what was changed behind its back is seen now."""
