@@ -281,7 +281,7 @@ class Watch:
         return why
 
     @contextlib.contextmanager
-    def own_forward(self, module: nn.Module) -> Iterator[None]:
+    def during_reference(self, module: nn.Module) -> Iterator[None]:
         """While the module's own forward runs inside: hooks that it puts into its parts are its.
 
         They were there when it was traced and judged, as its forward put them there first then too:

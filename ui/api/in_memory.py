@@ -166,7 +166,7 @@ class Optimized(nn.Module):
         assert self._module is not None
         self._module.COUNTS[f"reference: {why}"] += 1
         fast = self._fast[0]
-        with fast._watch.own_forward(fast):  # type: ignore[operator, union-attr]
+        with fast._watch.during_reference(fast):  # type: ignore[operator, union-attr]
             return self.model(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Optimized:

@@ -166,12 +166,12 @@ class Capturing(Whole):
 def test_hooks_that_a_module_s_own_forward_puts_into_its_parts_are_no_change():
     module = Capturing()
     watch = Watch(module)
-    with watch.own_forward(module):
+    with watch.during_reference(module):
         module(torch.rand(2, 4))
     assert watch.look(module) == ""
     module.first.register_forward_hook(lambda *_: None)
     assert watch.look(module) == "hooks of first"
-    with watch.own_forward(module):
+    with watch.during_reference(module):
         module(torch.rand(2, 4))
     assert watch.look(module) == "hooks of first", "a person's own stay one"
 
@@ -179,7 +179,7 @@ def test_hooks_that_a_module_s_own_forward_puts_into_its_parts_are_no_change():
 def test_other_changes_of_an_own_forward_count():
     module = Capturing()
     watch = Watch(module)
-    with watch.own_forward(module):
+    with watch.during_reference(module):
         module(torch.rand(2, 4))
         module.first.in_features = 5
     assert watch.look(module) == "attribute first.in_features"
