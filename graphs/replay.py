@@ -108,6 +108,8 @@ NOT_DECIDED = {"at", "elapsed_s"}
 # measured again since.
 SUMMARY_OMITS = {"run", "seconds", "phases", "tokens", "usd", "calls", "models", "export"}
 SUMMARY_OMITS |= {"baselines"}
+# What goes beside a search (regions, other sizes, a training step) is searches of its own.
+SUMMARY_OMITS |= {"regions", "shapes", "training"}
 
 
 class Decision(Value):

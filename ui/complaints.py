@@ -6,7 +6,10 @@ is Kernelwright's own fault and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +62,46 @@ def complaint_of(error: Exception) -> Complaint | None:
         return Complaint(str(error))
     if hasattr(error, "format_message"):  # the parser's, whichever library it is built on
         return Complaint(usage_words(error))
-    return None
+    return next(filter(None, map(_of_the_disk, _led_to(error))), None)
+
+
+_FULL, _READ_ONLY = "there is no space left on the disk", "the file system is read-only"
+_OF_FILES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _READ_ONLY}
+_OF_DATABASES = {
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR": "a database could not be written; is the disk full?",
+    "SQLITE_READONLY": "a database is read-only",
+    "SQLITE_CANTOPEN": "a database could not be opened",
+}
+
+_ELSEWHERE = "folders elsewhere are named by KERNELWRIGHT_HOME, --run-dir (runs) and TMPDIR"
+
+
+def _led_to(error: BaseException) -> Iterator[BaseException]:
+    """An error and whatever was raised on the way to it."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [on for on in (one.__context__, one.__cause__) if on is not None]
+
+
+def _of_the_disk(error: BaseException) -> Complaint | None:
+    """What a disk does not let us write; runs are written before anything acts on them."""
+    words = ""
+    if isinstance(error, OSError):
+        words = _OF_FILES.get(error.errno or 0, "")
+    elif isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", "")
+        words = next((_OF_DATABASES[known] for known in _OF_DATABASES if known in name), "")
+    if not words:
+        return None
+    where = f" ({error.filename})" if isinstance(error, OSError) and error.filename else ""
+    return Complaint(f"{words}{where}; {_ELSEWHERE}", LACKING)
 
 
 def usage_words(error: Exception) -> str:

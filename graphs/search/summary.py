@@ -51,12 +51,14 @@ def material_of(archive: Archive, candidate: str | None = None, *, forced: bool)
     """A candidate with everything that an export says of it; the best one where none is named.
 
     Raises:
-        RunError: When the run has no such candidate, or no baselines yet.
-        ExportRefusedError: When no candidate is correct.
+        RunError: When the run has no such candidate.
+        ExportRefusedError: When no candidate is correct, or there are no baselines yet.
     """
     record = archive.record()
     if record.baselines is None:
-        raise RunError(f"run {record.id} has not measured its baselines yet; resume it first")
+        raise ExportRefusedError(
+            f"run {record.id} has not measured its baselines yet; resume it first"
+        )
     view = view_of(archive)
     if candidate is None and (sized := _sized(archive, view, forced=forced)) is not None:
         return sized

@@ -3,16 +3,22 @@
 import asyncio
 import contextlib
 import inspect
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import Future
 
 import pytest
 
 import kernelwright
+from kernelwright.tools.evaluate.sandbox import fork_server
+from kernelwright.tools.languages.base import compilers
 from kernelwright.tools.types import Refusal
 from kernelwright.tools.types.run import Summary
+from kernelwright.ui import api
 from kernelwright.ui.cli import check as checks
 from kernelwright.ui.cli import optimize as searches
 
@@ -241,6 +247,39 @@ def test_an_interrupt_of_a_check_is_one(toy, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         kernelwright.check(tmp_path, toy)
     assert ended == [True]
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_as_a_search_ends_loses_nothing(toy, tmp_path, monkeypatch, recording):
+    summary = recording().events("run")[-1].summary
+    ended = threading.Event()
+
+    async def search(*_, **__):
+        asyncio.get_running_loop().call_soon(ended.set)
+        return summary
+
+    def interrupted(future, timeout=None, result=Future.result):
+        monkeypatch.setattr(Future, "result", result)
+        assert ended.wait(20)
+        while not future.done():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(searches, "start_search", search)
+    monkeypatch.setattr(Future, "result", interrupted)
+    assert kernelwright.optimize(toy, run_dir=tmp_path) == summary
+
+
+def test_the_last_call_under_way_ends_what_waits_for_the_next():
+    asking = compilers.pool().submit(lambda compiler: compiler._alive().pid)
+    pid = asking.future.result(20)
+    with api._nothing_left():
+        with api._nothing_left():
+            pass
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert not fork_server._servers
 
 
 def interrupt():

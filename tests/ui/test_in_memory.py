@@ -11,13 +11,16 @@ import torch
 from torch import nn
 
 import kernelwright
+from kernelwright.tools.archive import Archive
 from kernelwright.tools.tasks import trace, watch
 from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Task, TracePolicy
 from kernelwright.ui.api.in_memory import Optimized, written
+from kernelwright.ui.cli import optimize as searches
 from kernelwright.ui.complaints import Complaint
+from kernelwright.ui.terminal.output import remarks
 
 
 @dataclass
@@ -37,6 +40,11 @@ class Net(nn.Module):
     def forward(self, x, *, scale):
         y = torch.softmax(self.drop(x) * self.w + self.b, dim=-1) * scale["s"] * self.power
         return Answer(y, {"m": y + 1})
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x
 
 
 def inputs(rows=64):
@@ -121,6 +129,7 @@ def test_what_comes_back_runs_kernels_on_the_caller_s_own_weights(tmp_path, capf
         (nn.ReLU(), [3], "no input is a tensor"),
         (nn.ReLU(), [torch.ones(2), {1, 2}], "Input 2 is a set"),
         (nn.Linear(3, 4), torch.ones(2), "cannot write the model down: RuntimeError"),
+        (Branching(), torch.ones(2), r"it branches or takes shapes .* at test_in_memory.py:\d+$"),
     ],
 )
 def test_what_cannot_be_written_down_is_one_sentence(tmp_path, model, given, words):
@@ -189,6 +198,40 @@ def test_a_call_that_is_packed_otherwise_is_counted_as_the_module_s_own(optimize
     with pytest.raises(TypeError):
         optimized({1})
     assert optimized.counts == {"kernel": 1, "reference: arguments": 3}
+
+
+def test_a_notebook_shows_the_card_once(optimized, monkeypatch, recording, tmp_path):
+    shown = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *_: shown.append(1))
+    run = recording().archive(tmp_path)
+    optimized.summary = recording().events(run)[-1].summary.model_copy(update={"run": run})
+    assert "2.00x" in optimized._repr_html_()
+    remarks().print("nothing exported")
+    assert not shown
+
+
+def test_a_search_that_was_interrupted_before_a_baseline_gives_the_model_back(
+    tmp_path, monkeypatch, recording
+):
+    model, x = nn.ReLU(), torch.randn(4, 8)
+    run = recording().archive(tmp_path, finished=False)
+    summary = (
+        recording()
+        .events(run)[-1]
+        .summary.model_copy(update={"run": run, "status": "stopped", "best": None, "baselines": {}})
+    )
+
+    async def interrupted(*_, **__):
+        return summary
+
+    monkeypatch.setattr(searches, "start_search", interrupted)
+    record = Archive.record
+    none = {"baselines": None}
+    monkeypatch.setattr(Archive, "record", lambda of: record(of).model_copy(update=none))
+    fast = kernelwright.optimize(model, x, run_dir=tmp_path, progress=False)
+    assert (fast.is_faster, fast.summary.status) == (False, "stopped")
+    torch.testing.assert_close(fast(x), model(x))
 
 
 def test_pickling_is_refused_in_a_sentence(optimized, tmp_path):

@@ -5,6 +5,7 @@ stays as it is, so that a resumed run may repeat its last step. Reading needs no
 while a search writes. The list of runs includes those that cannot be read.
 """
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,20 +50,25 @@ class Archive(Journal, Attempts, Thoughts, Talks):
     ) -> "Archive":
         """Make the folder and database of a new run."""
         archive = cls(new_run_folder(home, task.name))
-        schema.make_tables(archive._engine)
-        archive._insert(
-            schema.runs,
-            id=archive.folder.name,
-            version=schema.VERSION,
-            created_at=datetime.now(UTC).isoformat(),
-            status="running",
-            target=target,
-            seed=seed,
-            task=task.model_dump_json(),
-            policy=policy.model_dump_json(),
-            profile=profile.model_dump_json(),
-            hardware=hardware.model_dump_json(),
-        )
+        try:
+            schema.make_tables(archive._engine)
+            archive._insert(
+                schema.runs,
+                id=archive.folder.name,
+                version=schema.VERSION,
+                created_at=datetime.now(UTC).isoformat(),
+                status="running",
+                target=target,
+                seed=seed,
+                task=task.model_dump_json(),
+                policy=policy.model_dump_json(),
+                profile=profile.model_dump_json(),
+                hardware=hardware.model_dump_json(),
+            )
+        except BaseException:  # a full disk: no run that nobody can read stays behind
+            archive.close()
+            shutil.rmtree(archive.folder, ignore_errors=True)
+            raise
         return archive
 
     @classmethod

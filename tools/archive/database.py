@@ -222,12 +222,20 @@ def release(folder: Path) -> None:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether some process works on the run right now."""
-    try:
-        claim(folder)
-    except RunBusyError:
+    """Whether some process works on the run right now; nothing is written to learn it."""
+    path = (folder / "lock").resolve()
+    if path in _held:
         return True
-    release(folder)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # nobody ever took it, or it is not ours to read
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
     return False
 
 

@@ -217,9 +217,15 @@ def with_channels_last(module: nn.Module) -> nn.Module:
     return module
 
 
-def state(module: nn.Module, like: nn.Module) -> list[torch.Tensor]:
-    """The buffers that `like` has, which a forward may update."""
-    return [module.get_buffer(name).detach().clone() for name, _ in like.named_buffers()]
+def shared_buffers(module: nn.Module, reference: nn.Module) -> list[str]:
+    """Names of those that a forward may update; a table that it makes for itself is no result."""
+    own = {name for name, _ in module.named_buffers()}
+    return [name for name, _ in reference.named_buffers() if name in own]
+
+
+def state(module: nn.Module, buffers: list[str]) -> list[torch.Tensor]:
+    """What these hold now."""
+    return [module.get_buffer(name).detach().clone() for name in buffers]
 
 
 def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
@@ -227,9 +233,9 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     before = pair.exported.COUNTS["kernel"]
     module, reference = pair.module, pair.reference
     module.load_state_dict(reference.state_dict())
-    truth_of = in_doubles(reference)
+    truth_of, buffers = in_doubles(reference), shared_buffers(module, reference)
     kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
-    got = answer(pair, module, inputs) + state(module, reference)
+    got = answer(pair, module, inputs) + state(module, buffers)
     if pair.exported.COUNTS["kernel"] == before:
         return float("inf"), f"the kernel did not run ({dict(pair.exported.COUNTS)})"
     for now, then in zip(inputs, kept, strict=True):
@@ -238,10 +244,10 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     coarser: list[torch.Tensor] = []
     if pair.as_turned:
         other = with_channels_last(reference)
-        coarser = flat(run(pair.exported, other, [*map(turned, inputs)])) + state(other, reference)
-    expected = answer(pair, reference, inputs, "noted") + state(reference, reference)
+        coarser = flat(run(pair.exported, other, [*map(turned, inputs)])) + state(other, buffers)
+    expected = answer(pair, reference, inputs, "noted") + state(reference, buffers)
     exactly = answer(pair, truth_of, [*map(doubled, inputs)], "widened")
-    truth = exactly + state(truth_of, reference)
+    truth = exactly + state(truth_of, buffers)
     worst = 0.0
     results = zip(got, expected, coarser or expected, truth, strict=True)
     for mine, theirs, coarse, exact in results:

@@ -18,6 +18,7 @@ from kernelwright.tools.export.evidence import EVIDENCE, evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
 from kernelwright.tools.tasks.sources.carried import STATE, content_of
 from kernelwright.tools.types import IN_MODE, RefusedError, Task
+from kernelwright.tools.whole_files import UNFINISHED, fill_folder, write_whole
 
 BACKWARD = "backward"  # the folder of the gradients' kernels
 FORWARD = "forward"  # the folder of those that keep what the gradients' need
@@ -38,13 +39,8 @@ def export_folder(material: Material, folder: Path) -> Path:
     check_place(folder)
     files = export_files(material, folder.absolute().name)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        for name, content in project_files(material.task).items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+        # The evidence says that it is an export: it comes last.
+        fill_folder(folder, {**project_files(material.task), **files})
     except OSError as error:
         raise ExportRefusedError(f"cannot write to {folder}: {error.strerror}") from None
     return folder
@@ -66,8 +62,7 @@ def export_zip(material: Material, path: Path) -> Path:
         for name, content in project_files(material.task).items():
             archive.writestr(f"{home}/{name}", content)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(memory.getvalue())
+        write_whole(path, memory.getvalue())
     except OSError as error:
         raise ExportRefusedError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -85,7 +80,7 @@ def check_place(folder: Path) -> None:
         held = [item.name for item in folder.iterdir()] if folder.exists() else []
     except OSError as error:
         raise ExportRefusedError(f"cannot export to {folder}: {error.strerror}") from None
-    if held and EVIDENCE not in held:
+    if set(held) - {UNFINISHED} and EVIDENCE not in held:
         raise ExportRefusedError(
             f"cannot export to {folder}: it is not empty and is no earlier export"
         )
@@ -202,8 +197,7 @@ def export_kernelbench(material: Material, path: Path) -> Path:
     """
     text = kernelbench(material)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise ExportRefusedError(f"cannot write {path}: {error.strerror}") from None
     return path

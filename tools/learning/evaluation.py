@@ -7,7 +7,6 @@ bootstrap), so they say how another choice of tasks of these families would have
 nothing of other families. Two evaluations over the same tasks are compared task by task.
 """
 
-import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from kernelwright.tools.learning.contract.launches import interface
 from kernelwright.tools.learning.contract.prompts import Question, question
 from kernelwright.tools.learning.data.records import Problem, read_lines, write_lines
 from kernelwright.tools.learning.judging import Judge, Worth
+from kernelwright.tools.threads import in_thread
 from kernelwright.tools.types import LanguageName, Value
 
 _DRAWS = 4000
@@ -215,7 +215,7 @@ async def sampled(
     left = [one for one in problems if len(known.get(one.key, ())) < count]
     for first in range(0, len(left), batch):
         some = left[first : first + batch]
-        found = await asyncio.to_thread(answerer.answers, some, count, seed + first)
+        found = await in_thread(answerer.answers, some, count, seed + first)
         for problem, answers in zip(some, found, strict=True):
             known[problem.key] = tuple(answers)
             judge.foresee(problem.task, answers)

@@ -297,12 +297,19 @@ def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMod
 
 
 def _why(error: Exception) -> str:
+    if values := reads_values(error):
+        return f"The forward {values}; not supported."
     words, line = message(error), user_line(error)
     at = f" at {line}" if line else ""
-    if "data-dependent" in str(error) or "unbacked" in str(error).lower():
-        values = f"branches or takes shapes from the values of tensors{at}"
-        return f"The forward {values}; not supported."
     return f"The forward cannot be traced{at}: {type(error).__name__}: {words}."
+
+
+def reads_values(error: Exception) -> str:
+    """That a forward depends on values, as an export's error tells it; "" where it does not."""
+    if "data-dependent" not in str(error) and "unbacked" not in str(error).lower():
+        return ""
+    line = user_line(error)
+    return f"branches or takes shapes from the values of tensors{f' at {line}' if line else ''}"
 
 
 def trace_outline(

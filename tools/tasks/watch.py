@@ -15,6 +15,7 @@ is no plain value (a configuration's fields, a list's items), attributes of clas
 devices and paths, and what is inside modules that torch wrote itself (`torch.fx`, TorchScript).
 """
 
+import contextlib
 import functools
 import itertools
 import weakref
@@ -278,6 +279,25 @@ class Watch:
         if before == self.changes:
             self.why = why
         return why
+
+    @contextlib.contextmanager
+    def during_reference(self, module: nn.Module) -> Iterator[None]:
+        """While the module's own forward runs inside: hooks that it puts into its parts are its.
+
+        They were there when it was traced and judged, as its forward put them there first then too:
+        transformers' models do, at their first call.
+        """
+        why = self.look(module)
+        before = self.changes
+        try:
+            yield
+        finally:
+            if not why and self.changes != before:
+                hooks = {path: held[1] for path, held in described(module).items()}
+                self.was = {
+                    path: (kind, max(count, hooks.get(path, 0)), attributes, shared)
+                    for path, (kind, count, attributes, shared) in self.was.items()
+                }
 
 
 _NUMBERS = itertools.count()

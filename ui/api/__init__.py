@@ -7,16 +7,19 @@ already, may call it too. Bad input raises `KernelwrightError`, a machine that l
 
 import asyncio
 import os
+import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from kernelwright.graphs.search.control import Control
 from kernelwright.tools.dynamo import spliced
+from kernelwright.tools.evaluate.sandbox import fork_server
 from kernelwright.tools.export import ExportRefusedError
+from kernelwright.tools.languages import shutdown_compilers
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import EnvironmentLacksError, Refusal
 from kernelwright.tools.types.run import Summary
@@ -253,20 +256,47 @@ def _apart(
         begun.set_result((asyncio.get_running_loop(), task))
         return await task
 
-    with ThreadPoolExecutor(1, "kernelwright") as pool:
+    with _nothing_left(), ThreadPoolExecutor(1, "kernelwright") as pool:
         ended = pool.submit(lambda: asyncio.run(begin()))
-        loop, task = begun.result()
         try:
-            if interrupted is None:
-                return ended.result()
             try:
                 return ended.result()
             except KeyboardInterrupt:
-                loop.call_soon_threadsafe(interrupted)
+                if interrupted is None:
+                    raise
+                _in_loop(begun, interrupted)
                 return ended.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(task.cancel)
+            _in_loop(begun, lambda: begun.result()[1].cancel())
             raise
+
+
+def _in_loop(
+    begun: "Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Result]]]",
+    asked: Callable[[], object],
+) -> None:
+    with suppress(RuntimeError):  # the loop is closed: there is nothing left to end
+        begun.result()[0].call_soon_threadsafe(asked)
+
+
+_under_way: set[object] = set()
+_turn = threading.Lock()
+
+
+@contextmanager
+def _nothing_left() -> Iterator[None]:
+    """The last call under way ends what waits for the next: a notebook's process lives on."""
+    call = object()
+    with _turn:
+        _under_way.add(call)
+    try:
+        yield
+    finally:
+        with _turn:
+            _under_way.remove(call)
+            if not _under_way:
+                shutdown_compilers()
+                fork_server.end_all()
 
 
 def _taken_home(found: Summary, home: Path | None, options: searches.SearchOptions) -> Summary:

@@ -29,6 +29,7 @@ from torch import nn
 
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.tools.runtime import home as data_home
+from kernelwright.tools.tasks.aten_graph import reads_values
 from kernelwright.tools.tasks.inputs.packing import (
     call_packing,
     class_of,
@@ -164,7 +165,9 @@ class Optimized(nn.Module):
         """The module's own result of a call that kernels were not verified for, counted."""
         assert self._module is not None
         self._module.COUNTS[f"reference: {why}"] += 1
-        return self.model(*args, **kwargs)
+        fast = self._fast[0]
+        with fast._watch.during_reference(fast):  # type: ignore[operator, union-attr]
+            return self.model(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Optimized:
         """As the module's; what was changed behind its back is seen now."""
@@ -210,7 +213,7 @@ class Optimized(nn.Module):
 
     def _repr_html_(self) -> str:
         """The result card."""
-        console = Console(record=True, file=io.StringIO(), width=100)
+        console = Console(record=True, file=io.StringIO(), width=100, force_jupyter=False)
         console.print(result_card(stories.load(self.summary.run, self._home)))
         return console.export_html(
             inline_styles=True, code_format='<pre style="line-height:1.25">{code}</pre>'
@@ -250,9 +253,9 @@ def _exported(flat: Flat, leaves: list[object]) -> bytes:
     except RefusedError as said:
         raise refused(said.refusal) from None
     except Exception as error:  # whatever a forward raises, or torch has no words for
-        raise Complaint(
-            f"torch.export cannot write the model down: {type(error).__name__}: {message(error)}"
-        ) from error
+        words = reads_values(error)
+        why = f"it {words}" if words else f"{type(error).__name__}: {message(error)}"
+        raise Complaint(f"torch.export cannot write the model down: {why}") from error
     return saved.getvalue()
 
 

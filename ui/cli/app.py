@@ -7,6 +7,7 @@ Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the in
 """
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -419,16 +420,28 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Carry out a command line and return the exit status."""
     try:
-        return int(app(args=arguments or ["--help"], standalone_mode=False) or 0)
+        status = int(app(args=arguments or ["--help"], standalone_mode=False) or 0)
+        return _interrupted() if status == INTERRUPTED else status  # the parser's own, unsaid
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("kernelwright: interrupted\n")
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone
         return 0
     except Exception as error:
         complaint = complaint_of(error)
         if complaint is None:
+            if _holds_an_interrupt(error):
+                return _interrupted()
             raise
         sys.stderr.write(f"kernelwright: {complaint}\n")
         return complaint.status
+
+
+def _interrupted() -> int:
+    sys.stderr.write("kernelwright: interrupted\n")
+    return INTERRUPTED
+
+
+def _holds_an_interrupt(error: Exception) -> bool:
+    """Whether it is an interrupt that a library took for an error of its own, as pydantic does."""
+    return any("KeyboardInterrupt" in line for line in traceback.format_exception(error))

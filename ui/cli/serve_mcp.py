@@ -4,18 +4,24 @@ Tools are thin: each does what the command of its name does, in the same walled 
 with the same values. What an agent may reach is one folder; what a search may spend is bounded by
 whoever started the server, whatever the agent asks for. One tool measures at a time. Bad input is
 an error of one sentence. Standard output belongs to the protocol, so nothing else may print there.
+It ends when the client leaves, at Ctrl-C, and when it is asked to terminate.
 """
 
 import asyncio
 import json
+import os
+import signal
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, cast
 
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.types import ContentBlock
 from pydantic import ValidationError
 
@@ -35,7 +41,6 @@ from kernelwright.ui.complaints import Complaint, complaint_of, refused
 from kernelwright.ui.model_choice import Choice
 
 Target = Literal["auto", "cuda", "cpu"]
-Result = TypeVar("Result")
 Answer = dict[str, object]  # the protocol's structured content
 
 INSTRUCTIONS = (
@@ -63,16 +68,28 @@ class Doors:
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
         self._measuring = asyncio.Lock()
+        self._under_way: set[asyncio.Task[object]] = set()
+
+    async def aclose(self) -> None:
+        """End what is under way, and wait until it has left nothing behind."""
+        for task in self._under_way:
+            if not task.cancelling():  # it cleans up already
+                task.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def audit(
         self, file: str, entry: str | None = None, inputs: tuple[str, ...] = ()
     ) -> Answer:
         """What a task is, what its floor is, and whether beating it would prove anything."""
-        async with self._in_turn():
+
+        async def audited() -> Answer:
             _, found, device = await audits.audited(
                 self._path(file), entry, self._inputs(inputs), self._grant.target, quiet=True
             )
             return {"device": device, **_plain(found)}
+
+        return await self._in_turn(audited())
 
     async def optimize(
         self,
@@ -90,29 +107,32 @@ class Doors:
         options = searches.SearchOptions(
             seconds=seconds, wait=False, makes=build, models=grant.models
         )
-        async with self._in_turn():
+        telling: set[asyncio.Task[None]] = set()
+
+        def hear(event: Event) -> None:
+            said = asyncio.ensure_future(tell(event.kind.replace("_", " ")))
+            telling.add(said)
+            said.add_done_callback(telling.discard)
+
+        async def searched() -> Answer:
             begin = searches.prepared(
                 self._path(file), entry, self._inputs(inputs), grant.target, "quick", grant.home, 0,
                 options,
             )  # fmt: skip
-            telling: set[asyncio.Task[None]] = set()
-
-            def hear(event: Event) -> None:
-                said = asyncio.ensure_future(tell(event.kind.replace("_", " ")))
-                telling.add(said)
-                said.add_done_callback(telling.discard)
-
             summary = await begin(hear, Control())
             await asyncio.gather(*telling, return_exceptions=True)
-        if isinstance(summary, Refusal):
-            raise refused(summary)
-        return _plain(summary)
+            if isinstance(summary, Refusal):
+                raise refused(summary)
+            return _plain(summary)
+
+        return await self._in_turn(searched())
 
     async def check(
         self, candidate: str, task: str, entry: str | None, inputs: tuple[str, ...]
     ) -> Answer:
         """Judge a candidate that the agent wrote, as finalists of a search are judged."""
-        async with self._in_turn():
+
+        async def checked() -> Answer:
             found = await checks.judged(
                 self._path(candidate),
                 self._path(task),
@@ -122,6 +142,8 @@ class Doors:
                 quiet=True,
             )
             return _plain(checks.result_of(*found))
+
+        return await self._in_turn(checked())
 
     async def explain(self, run: str, candidate: str) -> Answer:
         """The result, and one candidate's idea, verdict and source; the best by default."""
@@ -159,12 +181,29 @@ class Doors:
                 archive.close()
             return {"exported": str(searches.take_home(material, place))}
 
-    @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
-        """Two that measure at once would each measure the other."""
-        with _sentences():
-            async with self._measuring:
-                yield
+    async def _in_turn(self, work: Coroutine[object, object, Answer]) -> Answer:
+        """One at a time: two that measure at once would each measure the other.
+
+        It has a task of its own: where the protocol cancels a call, it interrupts whatever the call
+        waits for again and again, the ends of worker processes as well.
+        """
+
+        async def alone() -> Answer:
+            with _sentences():
+                try:
+                    async with self._measuring:
+                        return await work
+                finally:
+                    work.close()  # it may have been cancelled before its turn
+
+        task: asyncio.Task[object] = asyncio.ensure_future(alone())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        try:
+            return cast("Answer", await asyncio.shield(task))
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
 
     def _path(self, given: str) -> Path:
         """A path below the root, or a name for an import from there."""
@@ -225,10 +264,9 @@ class _Tools(FastMCP):
             raise ToolError(f"{name}: {problems_of(error.__cause__)}") from None
 
 
-def server(grant: Grant) -> FastMCP:
+def server(doors: Doors) -> FastMCP:
     """The server with its tools."""
     made = _Tools("kernelwright", instructions=INSTRUCTIONS, log_level="WARNING")
-    doors = Doors(grant)
 
     @made.tool()
     async def audit(
@@ -285,8 +323,65 @@ def server(grant: Grant) -> FastMCP:
     return made
 
 
+class _Lines:
+    """Lines of standard input, read by a thread whose waiting holds nobody up."""
+
+    def __init__(self) -> None:
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, args=(loop,), daemon=True).start()
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        rest = b""
+        with suppress(OSError, RuntimeError):  # a terminal that is gone, a loop that has ended
+            while part := os.read(sys.stdin.fileno(), 1 << 16):
+                *whole, rest = (rest + part).split(b"\n")
+                for line in whole:
+                    loop.call_soon_threadsafe(self._lines.put_nowait, line)
+        with suppress(RuntimeError):
+            for last in (*filter(None, [rest]), None):
+                loop.call_soon_threadsafe(self._lines.put_nowait, last)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Each until the client leaves."""
+        while (line := await self._lines.get()) is not None:
+            yield line.decode(errors="replace")
+
+
+async def _over_stdio(made: FastMCP) -> None:
+    protocol = made._mcp_server
+    async with stdio_server(_Lines()) as (reading, writing):  # type: ignore[arg-type]
+        await protocol.run(reading, writing, protocol.create_initialization_options())
+
+
+async def _served(grant: Grant) -> bool:
+    """Serve until the client leaves or a signal comes; answers whether that was Ctrl-C."""
+    doors = Doors(grant)
+    serving = asyncio.ensure_future(_over_stdio(server(doors)))
+    came: list[signal.Signals] = []
+
+    def asked(number: signal.Signals) -> None:
+        came.append(number)
+        serving.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, asked, number)
+    try:
+        await asyncio.wait({serving})
+    finally:
+        await doors.aclose()
+    if not serving.cancelled():
+        serving.result()
+    return signal.SIGINT in came
+
+
 def serve(grant: Grant) -> None:
-    """Serve over standard input and output until the client leaves; Complaint without a root."""
+    """Serve over standard input and output until the client leaves; Complaint without a root.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted.
+    """
     if not grant.root.is_dir():
         raise Complaint(f"there is no folder {grant.root}")
-    server(grant).run("stdio")
+    if asyncio.run(_served(grant)):
+        raise KeyboardInterrupt

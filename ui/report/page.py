@@ -33,6 +33,7 @@ from kernelwright.tools.types import (
     StrategyVersion,
     Verdict,
 )
+from kernelwright.tools.whole_files import write_whole
 from kernelwright.ui.report import charts
 from kernelwright.ui.report.charts import Scale
 from kernelwright.ui.terminal import cards
@@ -191,8 +192,7 @@ HERE = Path(__file__).parent
 
 def write(story: Story, path: Path) -> Path:
     """Write the page to a file, its folder made if need be; returns the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(story), encoding="utf-8")
+    write_whole(path, render(story))
     return path
 
 

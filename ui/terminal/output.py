@@ -28,6 +28,7 @@ from kernelwright.graphs.run_view.events import (
 from kernelwright.graphs.run_view.story import Story
 from kernelwright.tools.types import Analysis, Call, Prediction, Reply
 from kernelwright.tools.types.run import TokenCounts
+from kernelwright.tools.whole_files import write_whole
 from kernelwright.ui.complaints import Complaint, writable_file
 
 STDOUT = "-"
@@ -46,7 +47,8 @@ def remarks() -> Console:
 def _console(*, error: bool) -> Console:
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else 120
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    # In a notebook a console would leave its stream alone, and display.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, force_jupyter=False)
 
 
 def check_json(target: str | None) -> None:
@@ -62,8 +64,7 @@ def write_json(value: BaseModel, target: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(target).write_text(text, encoding="utf-8")
+        write_whole(Path(target), text)
     except OSError as error:
         raise Complaint(f"cannot write {target}: {error.strerror}") from None
 

@@ -19,7 +19,10 @@ from kernelwright.graphs.search.control import Control
 from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.archive import Archive, RunError
 from kernelwright.tools.types import Candidate, TracePolicy, Verdict
+from kernelwright.tools.types.outline import RegionShown
 from kernelwright.tools.types.run import Summary
+from kernelwright.tools.types.shapes import ServedShapes
+from kernelwright.tools.types.training import TrainingSummary
 from kernelwright.tools.types.value import AwaitingError
 
 Search = Callable[..., Awaitable[Summary]]
@@ -57,6 +60,22 @@ async def test_a_finished_run_replays_to_the_same_decisions(
     assert told.difference is None
     assert told.ended == ""
     assert told.same > 40
+
+
+async def test_searches_beside_a_search_are_not_its_decisions(
+    search: Search, replayed: Replayed, tmp_path: Path
+) -> None:
+    summary = await search()
+    archive = Archive.open(summary.run, tmp_path)
+    region = RegionShown(name="R1", words="add, layer_norm", places=2, share=0.2, before_ms=4.0)
+    beside = {
+        "regions": (region,),
+        "training": TrainingSummary(run="backward-1", forward_ms=1.0, backward_ms=2.0),
+        "shapes": ServedShapes(asked="batch=1..8", problem="no kernel holds for all"),
+    }
+    archive.record_summary(summary.model_copy(update=beside), "finished")
+    archive.close()
+    assert (await replayed(summary.run)).difference is None
 
 
 async def test_the_clock_decides_in_a_replay_what_it_decided_then(

@@ -14,6 +14,7 @@ from kernelwright.tools.archive import (
     UnknownRunError,
     default_home,
     list_runs,
+    schema,
 )
 from kernelwright.tools.types import (
     Analysis,
@@ -171,8 +172,16 @@ def test_a_run_is_searched_by_one_process_at_a_time(
     assert "RunBusyError" in other.stderr
     assert "another process" in other.stderr
     assert [info.live for info in list_runs(tmp_path)] == [True]
+    asks = (
+        "import sys; from pathlib import Path; from kernelwright.tools.archive import *; "
+        f"sys.exit(list_runs(Path({str(tmp_path)!r}))[0].live)"
+    )
+    assert subprocess.run([sys.executable, "-c", asks]).returncode == 1
     archive.close()
+    assert subprocess.run([sys.executable, "-c", asks]).returncode == 0
+    (archive.folder / "lock").unlink()
     assert [info.live for info in list_runs(tmp_path)] == [False]
+    assert not (archive.folder / "lock").exists(), "a folder that is only read stays as it is"
     Archive.open(archive.folder).claim()
 
 
@@ -197,3 +206,16 @@ def test_the_home_is_what_the_environment_says(
     assert default_home() == tmp_path
     monkeypatch.delenv("KERNELWRIGHT_HOME")
     assert default_home().name == "kernelwright"
+
+
+def test_a_run_that_could_not_be_written_down_leaves_no_folder(
+    new_archive: MakeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(schema, "make_tables", full)
+    with pytest.raises(OSError, match="No space"):
+        new_archive()
+    assert list_runs(tmp_path) == ()
+    assert not list((tmp_path / "runs").iterdir())

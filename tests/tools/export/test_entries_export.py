@@ -1,5 +1,7 @@
 """What was a function is exported as one, and what was a ready module stays ready."""
 
+import re
+
 from kernelwright.tools.export import export_folder
 
 FUNCTION = """
@@ -30,6 +32,32 @@ assert COUNTS["reference: arguments"] == 1
     shown = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
     begin = "import sys, torch\nsys.path.insert(0, sys.argv[1])\nx = torch.randn(48, 96)\n"
     outside(f"{begin}{shown}\nassert y.shape == (48, 96)", tmp_path, cwd=tmp_path)
+    outside(
+        "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
+        "runpy.run_path('verify.py', run_name='__main__')",
+        cwd=folder,
+    )
+
+
+CACHING = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", None, persistent=False)
+
+    def forward(self, x):
+        if self.table is None:
+            self.register_buffer("table", torch.zeros(COLUMNS, device=x.device), persistent=False)
+        return torch.softmax(x, dim=-1)
+"""
+
+
+def test_a_buffer_that_a_forward_makes_for_itself_is_no_result(
+    material, softmax, outside, tmp_path
+):
+    folder = export_folder(material(*softmax), tmp_path / "caching")
+    source = re.sub(r"class Model.*?\n\n\n", f"{CACHING}\n\n", softmax[0], flags=re.DOTALL)
+    (folder / "reference.py").write_text(source)
     outside(
         "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
         "runpy.run_path('verify.py', run_name='__main__')",

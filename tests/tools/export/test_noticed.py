@@ -185,6 +185,29 @@ assert reason() == "hooks of norm", reason()
     taken_home(BEGIN + code, noticing, cwd=tmp_path)
 
 
+def test_hooks_of_the_reference_s_own_making_are_no_change(noticing, taken_home, tmp_path):
+    code = """
+base = module.Model.__mro__[1]
+forward = base.forward
+
+def capturing(self, x):                          # as transformers' models do at their first call
+    if not self.norm._forward_hooks:
+        self.norm.register_forward_hook(lambda *_: None)
+    return forward(self, x)
+
+base.forward = capturing
+with torch.no_grad():
+    mine(x[:3])                                  # a shape that was not verified
+assert mine.norm._forward_hooks and reason() == "kernel", reason()
+mine = module.Model()
+mine.load_state_dict(reference.state_dict())
+module.GRADIENTS = "recompute"
+mine(x.clone().requires_grad_()).sum().backward()
+assert mine.norm._forward_hooks and reason() == "kernel", reason()
+"""
+    taken_home(BEGIN + code, noticing, cwd=tmp_path)
+
+
 def test_copies_notice_for_themselves(noticing, taken_home, tmp_path):
     code = """
 import copy, pickle

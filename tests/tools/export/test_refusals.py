@@ -2,10 +2,17 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
-from kernelwright.tools.export import ExportRefusedError, check_place, export_folder, kernelbench
+from kernelwright.tools.export import (
+    ExportRefusedError,
+    check_place,
+    export_folder,
+    export_kernelbench,
+    kernelbench,
+)
 from kernelwright.tools.types import Verdict
 
 
@@ -72,6 +79,26 @@ def test_an_earlier_export_is_replaced(material, tmp_path):
     (first / "module.py").write_text("old")
     again = export_folder(material(), tmp_path / "out")
     assert (again / "module.py").read_text() != "old"
+
+
+def test_a_full_disk_leaves_no_half_export_and_no_folder_in_the_way(
+    material, tmp_path, monkeypatch
+):
+    write = Path.write_bytes
+
+    def full(path, data):
+        if path.name in ("evidence.json", "one.py", ".one.py.unfinished"):
+            raise OSError(28, "No space left on device")
+        return write(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(ExportRefusedError, match="No space left"):
+            export_folder(material(), tmp_path / "out")
+        with pytest.raises(ExportRefusedError, match="No space left"):
+            export_kernelbench(material(), tmp_path / "one.py")
+    assert not list(tmp_path.iterdir())
+    assert (export_folder(material(), tmp_path / "out") / "evidence.json").exists()
 
 
 def test_a_file_in_the_way_is_named(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ from kernelwright.tools.learning.training.adapter import trained, with_adapter
 from kernelwright.tools.learning.training.course import together
 from kernelwright.tools.learning.training.folding import folded
 from kernelwright.tools.learning.training.policy import Policy, Sampling, load_policy
+from kernelwright.tools.threads import in_thread
 
 WITHOUT = [name for name in ("peft", "transformers") if importlib.util.find_spec(name) is None]
 needs_extra = pytest.mark.skipif(bool(WITHOUT), reason="the extra [learn] is not installed")
@@ -142,3 +145,22 @@ def test_long_sequences_go_through_fewer_at_a_time() -> None:
     assert all(len(part) * max(lengths[at] for at in part) <= 12_288 for part in parts)
     assert [len(part) for part in together([50_000, 60_000], 8)] == [1, 1]
     assert list(together([], 8)) == []
+
+
+@needs_extra
+async def test_sampling_ends_with_the_token_at_which_it_is_interrupted(tiny: Path) -> None:
+    policy = load_policy(tiny)
+    policy._ends = (1 << 30,)  # no token: answers have no end of their own
+    ended = threading.Event()
+
+    def drawn() -> None:
+        try:
+            policy.sampled([ASKED], 4, Sampling(tokens=100_000), seed=0)
+        finally:
+            ended.set()
+
+    drawing = asyncio.create_task(in_thread(drawn))
+    await asyncio.sleep(0.5)
+    assert not ended.is_set()
+    drawing.cancel()
+    assert await asyncio.to_thread(ended.wait, 1.0), "it draws for several seconds"

@@ -151,3 +151,35 @@ def test_two_may_watch_one_module_and_copies_have_plain_containers():
     assert {type(vars(again)[name]) for name in ("_parameters", "_buffers", "_modules")} == {dict}
     assert type(again._non_persistent_buffers_set) is set
     assert difference(copy.deepcopy(module), described(Whole())) == "attribute first.in_features"
+
+
+class Capturing(Whole):
+    """Puts hooks into its parts as it is first called, as transformers' models do."""
+
+    def forward(self, x):
+        if not self.first._forward_hooks:
+            self.first.register_forward_hook(lambda *_: None)
+            self.parts[1].norm.register_forward_pre_hook(lambda *_: None)
+        return super().forward(x)
+
+
+def test_hooks_that_a_module_s_own_forward_puts_into_its_parts_are_no_change():
+    module = Capturing()
+    watch = Watch(module)
+    with watch.during_reference(module):
+        module(torch.rand(2, 4))
+    assert watch.look(module) == ""
+    module.first.register_forward_hook(lambda *_: None)
+    assert watch.look(module) == "hooks of first"
+    with watch.during_reference(module):
+        module(torch.rand(2, 4))
+    assert watch.look(module) == "hooks of first", "a person's own stay one"
+
+
+def test_other_changes_of_an_own_forward_count():
+    module = Capturing()
+    watch = Watch(module)
+    with watch.during_reference(module):
+        module(torch.rand(2, 4))
+        module.first.in_features = 5
+    assert watch.look(module) == "attribute first.in_features"

@@ -1,6 +1,8 @@
 """Bad input at the command line: one sentence on stderr, the right status, no traceback."""
 
+import errno
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +150,53 @@ def test_our_own_faults_keep_their_traceback(monkeypatch):
     monkeypatch.setattr(reading, "runs", broken)
     with pytest.raises(ZeroDivisionError):
         cli.run(["runs"])
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), ValueError('"enum":\n KeyboardInterrupt: ')]
+)
+def test_an_interrupt_is_said_also_where_a_library_takes_it_for_an_error(
+    monkeypatch, capsys, error
+):
+    from kernelwright.ui.cli.data import runs as reading
+
+    def interrupted(*_):
+        raise error
+
+    monkeypatch.setattr(reading, "runs", interrupted)
+    assert cli.run(["runs"]) == 130
+    assert capsys.readouterr().err == "kernelwright: interrupted\n"
+
+
+def full_database():
+    """What SQLite raises on a full disk."""
+    database = sqlite3.connect(":memory:")
+    database.execute("PRAGMA max_page_count = 1")
+    try:
+        database.execute("CREATE TABLE a (b)")
+    except sqlite3.OperationalError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "there is no space left on the disk; "),
+        (OSError(errno.EROFS, "", "/h/run.db"), r"the file system is read-only \(/h/run.db\); "),
+        (full_database(), "there is no space left on the disk; "),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_a_sentence_and_status_3(said, monkeypatch, error, words):
+    from kernelwright.ui.cli.data import runs as reading
+
+    def unable(*_):
+        raise RuntimeError("in a graph") from error
+
+    monkeypatch.setattr(reading, "runs", unable)
+    status, text = said("runs")
+    assert status == 3
+    assert is_one_sentence(text)
+    assert re.search(words, text)
 
 
 def audited(file, home):

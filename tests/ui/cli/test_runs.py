@@ -31,6 +31,19 @@ def test_a_piped_list_has_whole_ids_too(recording, home, capsys):
     assert run in capsys.readouterr().out.split()
 
 
+def test_a_run_whose_process_was_killed_does_not_run(recording, home, capsys):
+    run = recording().archive(home, finished=False)
+    assert cli.run(["runs", "--run-dir", str(home)]) == 0
+    said = capsys.readouterr().out
+    assert "broken off; resume it" in said
+    assert "running" not in said
+    archive = Archive.open(run, home)
+    archive.claim()
+    assert cli.run(["runs", "--run-dir", str(home)]) == 0
+    assert "running" in capsys.readouterr().out
+    archive.close()
+
+
 def test_show_has_numbers_and_ids_on_demand(run, home, capsys):
     assert cli.run(["show", run, "--run-dir", str(home)]) == 0
     assert not re.search(r"\b[0-9a-f]{12}\b", capsys.readouterr().out)

@@ -1,14 +1,21 @@
 """The tools for coding agents, driven over stdio by the protocol's own client."""
 
+import asyncio
+import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
+from kernelwright.ui.cli.serve_mcp import Doors, Grant
 
 TASK = """import torch
 
@@ -101,3 +108,42 @@ async def test_what_cannot_be_done_is_an_error_of_one_sentence(tmp_path):
             assert answer.isError, (tool, arguments)
             assert words in answer.content[0].text
             assert "\n" not in answer.content[0].text.strip()
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "words"),
+    [(signal.SIGINT, 130, b"kernelwright: interrupted\n"), (signal.SIGTERM, 0, b"")],
+)
+def test_a_signal_ends_a_server_whose_client_says_nothing(tmp_path, number, status, words):
+    command = [sys.executable, "-m", "kernelwright", "serve-mcp", "--root", str(tmp_path)]
+    hello = {"protocolVersion": "2024-11-05", "capabilities": {},
+             "clientInfo": {"name": "a person", "version": "1"}}  # fmt: skip
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as served:
+        served.stdin.write(json.dumps(asked).encode() + b"\n")
+        served.stdin.flush()
+        assert json.loads(served.stdout.readline())["result"]["serverInfo"]
+        served.send_signal(number)
+        assert served.wait(30) == status
+        assert served.stderr.read() == words
+
+
+async def test_what_a_cancelled_call_leaves_behind_is_waited_for(tmp_path):
+    doors, tidied = Doors(Grant(tmp_path)), []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            tidied.append("workers and folders are gone")
+
+    async with anyio.create_task_group() as calls:
+        calls.start_soon(doors._in_turn, work())
+        calls.start_soon(doors._in_turn, work())
+        await asyncio.sleep(0.05)
+        calls.cancel_scope.cancel()
+    await doors.aclose()
+    assert len(tidied) == 1, "the second one never began"
+    assert not doors._measuring.locked()

@@ -20,6 +20,7 @@ import fcntl
 import json
 import logging
 import os
+import select
 import shutil
 import signal
 import socket
@@ -30,6 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernelwright.tools.evaluate.sandbox.forked import DESCRIPTORS_MAX, MESSAGE_BYTES, READY, Job
+from kernelwright.tools.languages.base.compile import cache_folder
 from kernelwright.tools.runtime import give_way
 
 CHOICE = "KERNELWRIGHT_FORKS"
@@ -43,6 +45,7 @@ _FAILURES_MAX = 3
 _SERVERS_MAX = 4  # each holds memory
 _OWN_DESCRIPTORS = 4  # wait status, the wall's first process, the word that it joined, its output
 _READY_S, _FORK_S, _END_S = 120.0, 20.0, 2.0
+_POLL_S = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +70,12 @@ class ForkServer:
             ahead,
             str(os.getpid()),
         )
+        # torch makes this folder as it is imported; the first worker's may be gone by then.
+        own = {**environment, "TORCHINDUCTOR_CACHE_DIR": str(cache_folder())}
         try:
             with _sealed_python() as python:
                 self._process = subprocess.Popen(
-                    command, executable=f"/proc/self/fd/{python}", env=dict(environment), cwd="/",
+                    command, executable=f"/proc/self/fd/{python}", env=own, cwd="/",
                     pass_fds=(theirs.fileno(), python), start_new_session=True,
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 )  # fmt: skip
@@ -109,7 +114,20 @@ class ForkServer:
             raise
 
     async def ready(self) -> None:
-        """Wait until it has imported what it imports (for errors see `fork`)."""
+        """Wait until it has imported what it imports (for errors see `fork`).
+
+        No thread waits: one that nobody can end would hold up the end of an interrupted program.
+        """
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        try:
+            async with asyncio.timeout(_READY_S):
+                while True:
+                    if self._is_ready or poll.poll(0):
+                        break
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise ForkFailedError("it imports torch for too long") from None
         await asyncio.to_thread(self._ready)
 
     def _ready(self) -> None:
@@ -145,11 +163,12 @@ class ForkServer:
             raise ForkFailedError(str(error)) from error
 
     def end(self) -> None:
-        """End it; its forks end with it."""
+        """End it; its forks end with it. While it imports it looks at nothing, and has none."""
         self._socket.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
-            return
+        if self._is_ready:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)
+                return
         self._process.kill()
         self._process.wait()
 

@@ -56,6 +56,8 @@ def run_commands(request: Mapping[str, Any]) -> dict[str, Any]:
         done = subprocess.run(
             command,
             cwd=request["folder"],
+            # A compiler that is killed leaves its files there, and the folder is removed.
+            env={**os.environ, "TMPDIR": request["folder"]},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

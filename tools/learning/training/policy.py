@@ -19,6 +19,7 @@ from kernelwright.tools.learning.contract.prompts import Question
 from kernelwright.tools.learning.data.records import Problem
 from kernelwright.tools.learning.evaluation import asked
 from kernelwright.tools.learning.training.folding import folded
+from kernelwright.tools.threads import UnwantedError, is_wanted
 from kernelwright.tools.types import EnvironmentLacksError, LanguageName
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ def need_extra() -> None:
     transformers.utils.logging.disable_progress_bar()
     # PEFT asks transformers for it by its old name.
     warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
+
+
+def _while_wanted(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+    """Stops no sequence; after each token an interrupted program ends all of them."""
+    if not is_wanted():
+        raise UnwantedError
+    return ids.new_zeros(len(ids)).bool()
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,7 @@ class Policy:
                 top_p=1.0,
                 eos_token_id=list(self._ends),
                 pad_token_id=self._padding,
+                stopping_criteria=[_while_wanted],
             )
         rows = out[:, ids.shape[1] :].tolist()
         return [self._sample(prompt, row) for prompt, row in zip(prompts, rows, strict=True)]

@@ -10,7 +10,6 @@ already compiles the part before it; nothing is timed until the model has left t
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import defaultdict
@@ -38,6 +37,7 @@ from kernelwright.tools.learning.training.course import (
 )
 from kernelwright.tools.learning.training.policy import Policy, Sample, Sampling
 from kernelwright.tools.learning.training.rewards import advantages, reward
+from kernelwright.tools.threads import in_thread
 from kernelwright.tools.types import Value
 
 POOL = "pool.jsonl"
@@ -212,7 +212,7 @@ class Reinforcement:
         for first in range(0, count, together):
             part = slice(first, first + together)
             seed = draw.randrange(1 << 30)
-            groups = await asyncio.to_thread(
+            groups = await in_thread(
                 self._policy.sampled, questions[part], settings.group, sampling, seed
             )
             for problem, group in zip(problems[part], groups, strict=True):

@@ -16,6 +16,7 @@ from kernelwright.tools.memory import (
     read_lines,
 )
 from kernelwright.tools.types.speed_words import looked_words
+from kernelwright.tools.whole_files import write_whole
 from kernelwright.ui.complaints import Complaint, writable_file
 from kernelwright.ui.terminal.output import console
 
@@ -44,7 +45,7 @@ def export(file: Path, run_dir: Path | None) -> None:
     except BROKEN as error:
         raise _broken(home, error) from None
     text = "".join(f"{line}\n" for line in file_lines(every))
-    writable_file(file).write_text(text, encoding="utf-8")
+    write_whole(writable_file(file), text)
     console().print(f"{count(len(every), 'kernel')} written to {file}", markup=False)
 
 

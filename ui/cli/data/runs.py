@@ -80,6 +80,8 @@ def run_cells(info: RunInfo) -> tuple[str, ...]:
     """When a run began, over what, where, how it stands, and what it came to."""
     best = info.summary.best if info.summary else None
     state: str = "running" if info.live else info.status or "-"
+    if state == "running" and not info.live:
+        state = "broken off; resume it"  # its process was killed
     if info.summary is not None and not info.live:
         state = STATUS[info.summary.status]
     return (

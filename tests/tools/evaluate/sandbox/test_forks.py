@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -201,6 +203,26 @@ async def test_a_server_that_is_lost_takes_its_forks_along_and_is_started_anew(
     assert again is not None
     assert again.pid != server.pid
     assert (await said_by(await start_walled(probing(environment, tmp_path / "other")))) != ""
+
+
+async def test_one_that_imports_is_ended_at_once_and_leaves_no_folder(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    folder = environment["TORCHINDUCTOR_CACHE_DIR"]
+    os.rmdir(folder)
+    server = ForkServer(environment, WORKER_IMPORTS)
+    waiting = asyncio.create_task(server.ready())
+    await asyncio.sleep(0.1)
+    waiting.cancel()
+    threads = [thread.name for thread in threading.enumerate() if "asyncio" in thread.name]
+    assert not threads, "nobody waits for an answer that comes in seconds"
+    began = time.monotonic()
+    server.end()
+    assert time.monotonic() - began < serving._END_S
+    other = ForkServer(environment, WORKER_IMPORTS)
+    await other.ready()
+    other.end()
+    assert not os.access(folder, os.F_OK)
 
 
 @pytest.mark.parametrize("after_ms", [0, 2, 10, 40])

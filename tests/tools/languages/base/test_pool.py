@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.tools.languages import Built, CompileFailure, shutdown_compilers
+from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError
 from kernelwright.tools.types import Verdict
 
 BOMB = """
@@ -50,6 +51,20 @@ def eventually(condition: Callable[[], bool], within_s: float = 120) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def test_a_compiler_that_is_killed_leaves_nothing_in_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary, folder = tmp_path / "temporary", tmp_path / "made"
+    for made in (temporary, folder):
+        made.mkdir()
+    (folder / "bomb.cpp").write_text(CPP_BOMB)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    compiler = Compiler()
+    with pytest.raises(CompileRefusedError, match="took longer"):
+        compiler.run([["g++", "-c", "bomb.cpp"]], folder, 1.0)
+    assert not list(temporary.iterdir())
 
 
 @pytest.fixture
