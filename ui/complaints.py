@@ -62,7 +62,7 @@ def complaint_of(error: Exception) -> Complaint | None:
         return Complaint(str(error))
     if hasattr(error, "format_message"):  # the parser's, whichever library it is built on
         return Complaint(usage_words(error))
-    return next(filter(None, map(_of_the_disk, _led_to(error))), None)
+    return next(filter(None, map(_of_the_disk, led_to(error))), None)
 
 
 _FULL, _READ_ONLY = "there is no space left on the disk", "the file system is read-only"
@@ -77,7 +77,7 @@ _OF_DATABASES = {
 _ELSEWHERE = "folders elsewhere are named by KERNELWRIGHT_HOME, --run-dir (runs) and TMPDIR"
 
 
-def _led_to(error: BaseException) -> Iterator[BaseException]:
+def led_to(error: BaseException) -> Iterator[BaseException]:
     """An error and whatever was raised on the way to it."""
     seen: set[int] = set()
     waiting = [error]

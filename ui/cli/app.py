@@ -7,7 +7,6 @@ Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the in
 """
 
 import sys
-import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +54,7 @@ from kernelwright.ui.cli.options import (
     Wait,
     depth_help,
 )
-from kernelwright.ui.complaints import complaint_of
+from kernelwright.ui.complaints import complaint_of, led_to
 
 DEPTH_HELP = depth_help()
 # What a shell expects of a program that Ctrl-C ended.
@@ -443,5 +442,6 @@ def _interrupted() -> int:
 
 
 def _holds_an_interrupt(error: Exception) -> bool:
-    """Whether it is an interrupt that a library took for an error of its own, as pydantic does."""
-    return any("KeyboardInterrupt" in line for line in traceback.format_exception(error))
+    """Whether an interrupt led to it, or a library took one for an error of its own, as pydantic."""
+    interrupts = (isinstance(one, KeyboardInterrupt) for one in led_to(error))
+    return any(interrupts) or any("KeyboardInterrupt" in str(one) for one in led_to(error))

@@ -152,6 +152,17 @@ def test_our_own_faults_keep_their_traceback(monkeypatch):
         cli.run(["runs"])
 
 
+def test_a_fault_in_a_line_that_speaks_of_interrupts_keeps_its_traceback(monkeypatch):
+    from kernelwright.ui.cli.data import runs as reading
+
+    def broken(*_):
+        raise RuntimeError("broken")  # KeyboardInterrupt
+
+    monkeypatch.setattr(reading, "runs", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        cli.run(["runs"])
+
+
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), ValueError('"enum":\n KeyboardInterrupt: ')]
 )
