@@ -442,6 +442,6 @@ def _interrupted() -> int:
 
 
 def _holds_an_interrupt(error: Exception) -> bool:
-    """Whether an interrupt led to it, or a library took one for an error of its own, as pydantic."""
+    """Whether an interrupt led to it, or a library (pydantic) took one for an error of its own."""
     interrupts = (isinstance(one, KeyboardInterrupt) for one in led_to(error))
     return any(interrupts) or any("KeyboardInterrupt" in str(one) for one in led_to(error))
