@@ -80,11 +80,6 @@ def _to_check(pair: Any, compiles: bool) -> list[str]:
     return [choice for choice in left if not (frozen and choice.startswith("own"))]
 
 
-def _in_short(problem: Exception) -> str:
-    """Its first line; what kind it is where it has no words."""
-    return (str(problem) or repr(problem)).splitlines()[0][:100]
-
-
 def check(verify: SimpleNamespace, pair: Any, choices: list[str]) -> dict[str, bool]:
     """Compare gradients by these ways; says each, and which ways were right everywhere."""
     right = dict.fromkeys(choices, True)
@@ -94,11 +89,9 @@ def check(verify: SimpleNamespace, pair: Any, choices: list[str]) -> dict[str, b
             try:
                 ratio, wrong = _worst(verify, pair, seed, choice, expected)
             except Exception as problem:  # the other ways are compared all the same
-                ratio, wrong = float("inf"), _in_short(problem)
-            verdict = f"  WRONG: {wrong}" if wrong else ""
+                ratio, wrong = float("inf"), verify.in_short(problem)
             name = f"gradients {choice!r}, {words}"
-            verify.say(f"  {name:<36} error {ratio:.2f} times the reference's{verdict}")
-            right[choice] = right[choice] and not wrong
+            right[choice] = verify.right(f"{name:<36}", ratio, wrong) and right[choice]
     return right
 
 
@@ -362,5 +355,5 @@ def _ratios(
     try:
         found: list[float] = verify.compare(mine, theirs, clock, seconds, least)
     except Exception as problem:  # that a module cannot be compiled is a fact about it
-        return _in_short(problem)
+        return str(verify.in_short(problem))
     return found

@@ -263,6 +263,17 @@ def worst_ratio(pair: Pair, inputs: list[Any]) -> tuple[float, str]:
     return worst, "" if worst <= BOUND else "its error is too large"
 
 
+def right(name: str, ratio: float, wrong: str) -> bool:
+    """Say how large an error is beside the reference's own; whether nothing is wrong."""
+    say(f"  {name} error {ratio:.2f} times the reference's{f'  WRONG: {wrong}' if wrong else ''}")
+    return not wrong
+
+
+def in_short(problem: Exception) -> str:
+    """Its first line; what kind it is where it has no words."""
+    return (str(problem) or repr(problem)).splitlines()[0][:100]
+
+
 def verify(pair: Pair) -> bool:
     """Compare on several kinds of inputs; says each, and whether all were right."""
     kinds: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -276,10 +287,7 @@ def verify(pair: Pair) -> bool:
         # PyTorch's first call of a function there can be less exact than all others (issue 188792).
         worst_ratio(pair, pair.inputs(0, lambda x: x))
     for seed, (name, change) in enumerate(kinds.items(), start=1):
-        ratio, wrong = worst_ratio(pair, pair.inputs(seed, change))
-        verdict = f"  WRONG: {wrong}" if wrong else ""
-        say(f"  {name:<26} error {ratio:.2f} times the reference's{verdict}")
-        fine = fine and not wrong
+        fine = right(f"{name:<26}", *worst_ratio(pair, pair.inputs(seed, change))) and fine
     return fine
 
 
@@ -288,12 +296,10 @@ def verify_sizes(pair: Pair) -> bool:
     shapes, fine = pair.evidence["shapes"], True
     for check in shapes["checks"] if shapes else ():
         pair.sizes = check["sizes"]
-        ratio, wrong = worst_ratio(pair, pair.inputs(1, lambda x: x))
         named = zip(shapes["dimensions"], pair.sizes, strict=True)
         name = ", ".join(f"{dimension['name']}={size}" for dimension, size in named)
-        verdict = f"  WRONG: {wrong}" if wrong else ""
-        say(f"  {name:<26} error {ratio:.2f} times the reference's{verdict}")
-        fine = fine and not wrong
+        found = worst_ratio(pair, pair.inputs(1, lambda x: x))
+        fine = right(f"{name:<26}", *found) and fine
     pair.sizes = None
     return fine
 
@@ -404,8 +410,7 @@ def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
         try:
             run(pair.exported, rival, inputs)
         except Exception as problem:  # that a module cannot be compiled is a fact about it
-            words = (str(problem) or repr(problem)).splitlines()[0][:100]
-            say(f"  {name:<14} could not run: {words}")
+            say(f"  {name:<14} could not run: {in_short(problem)}")
             continue
         calls = [lambda of=of: run(pair.exported, of, inputs) for of in (pair.module, rival)]
         for what, clock in clocks.items():

@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from kernelwright.tools.export import export_files, export_folder, exported_gradients
+from kernelwright.tools.export import (
+    export_files,
+    export_folder,
+    exported_gradients,
+    exported_verify,
+)
 
 BEGIN = """
 arguments = theirs.get_init_inputs()
@@ -272,8 +277,8 @@ def test_an_export_that_only_runs_the_reference_says_so_when_its_steps_are_asked
 
 
 def test_a_way_that_fails_without_words_is_said_by_its_kind():
-    assert exported_gradients._in_short(RuntimeError()) == "RuntimeError()"
-    assert exported_gradients._in_short(ValueError("first\nsecond")) == "first"
+    assert exported_verify.in_short(RuntimeError()) == "RuntimeError()"
+    assert exported_verify.in_short(ValueError("first\nsecond")) == "first"
 
 
 def test_gradients_of_complex_weights_are_compared_part_by_part():

@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from kernelwright.tools.languages.base.c_source import INCLUDE, headers_digest
 from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError
 from kernelwright.tools.languages.base.language import Compiled, CompileJob
+from kernelwright.tools.languages.cuda.cubins import CUDA_PACKAGES, version_of
 from kernelwright.tools.languages.cuda.parts import Cubin, Part, packed, parted
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError
 
@@ -93,18 +93,10 @@ def parse_reports(log: str) -> tuple[CompileReport, ...]:
 @cache
 def cuda_identity() -> str:
     """What decides NVRTC's output besides source and architecture: versions and our headers."""
-    names = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
-    versions = [f"{name}={_version(name)}" for name in names]
+    versions = [f"{name}={version_of(name)}" for name in CUDA_PACKAGES]
     # The options stand in one script, in the other how a source is divided.
     scripts = [path.read_text(encoding="utf-8") for path in (_NVRTC, _PARTS)]
     return "\n".join([*versions, os.environ.get("CUDA_PATH", ""), *scripts, headers_digest()])
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "absent"
 
 
 def _report(kernel: str, text: str) -> CompileReport:

@@ -40,8 +40,8 @@ from kernelwright.tools.codegen.cuda.contractions.folds import (
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
+    PREPARED_WORDS,
     is_preparable,
-    prepared_words,
 )
 from kernelwright.tools.codegen.cuda.contractions.statistics.windows import (
     CHUNK,
@@ -205,7 +205,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
             "other, padding as zeros and strided positions sorted; every tap of the window is then "
             "a box of rows at a distance, which the copy engine brings into swizzled stages, and "
             f"{one.products}; taps beside each other share a box."
-            f"{prepared_words(case, contraction)}",
+            f"{PREPARED_WORDS if _prepares(case, contraction) else ''}",
             reason=one.reason,
             category="arithmetic",
             metric="tensor core utilisation",

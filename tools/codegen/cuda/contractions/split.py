@@ -75,6 +75,7 @@ _WARPS_AT_ONCE, _BLOCKS_AT_ONCE, _MOST_SHARES = 32, 6, 64
 # of it were 4e-7 off, and one of 524,288 missed the judge's bound (6.8 times PyTorch's error).
 LONGEST = 32768
 # The passes, by the ends of their names.
+PREPARED_WORDS = " A weight is packed once, and again when it changes."
 _PASSES = _LARGEST, _PACK = "_largest", "_pack"
 # Of what the passes make of a factor, what the product reads.
 _LEFT_BEHIND = ("image", "short", "exponents")
@@ -159,7 +160,7 @@ def _propose(case: Case, contraction: Contraction) -> Sequence[Strategy]:
 def prepared_words(case: Case, contraction: Contraction) -> str:
     """A sentence for a mechanism where a factor is prepared."""
     prepared = is_preparable(case, contraction.left) or is_preparable(case, contraction.right)
-    return " A weight is packed once, and again when it changes." if prepared else ""
+    return PREPARED_WORDS if prepared else ""
 
 
 def packing_ms(case: Case, contraction: Contraction) -> float:

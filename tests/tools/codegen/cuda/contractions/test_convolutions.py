@@ -421,14 +421,10 @@ SPLIT_SETTINGS = ({}, {"TILE": 64128, "GROUPS": 2}, {"TILE": 64064, "GROUPS": 3,
 @pytest.mark.parametrize(
     ("name", "strategy", "more"),
     [
-        swept("images", CONVOLUTION, {"SPAN": 32}),
-        *(
-            swept(name, strategy, more)
-            for name in LARGE
-            for strategy, tried in ((CONVOLUTION, SETTINGS), (SPLIT_CONVOLUTION, SPLIT_SETTINGS))
-            for more in tried
-            if (name, strategy, more) != ("images", CONVOLUTION, {"SPAN": 32})
-        ),
+        swept(name, strategy, more)
+        for name in LARGE
+        for strategy, tried in ((CONVOLUTION, SETTINGS), (SPLIT_CONVOLUTION, SPLIT_SETTINGS))
+        for more in tried
     ],
 )
 async def test_sums_stay_in_registers(
