@@ -1,13 +1,16 @@
 """Searches stacks of equal layers of two depths, region by region, and prints what each took.
 
     python benchmarks/suites/stacks.py --target cuda --layers 1 12 --seconds 300 --width 1024
+        [--out stacks.jsonl]
 
 The same seconds for both: what is to be seen is that as many classes are searched, that the whole
-is certified, and how the seconds and the speed-ups of the two compare.
+is certified, and how the seconds and the speed-ups of the two compare. `--out` keeps the whole
+summary of each, its phases too.
 """
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -71,6 +74,10 @@ async def searched(layers: int, given: argparse.Namespace, home: Path) -> None:
     if isinstance(summary, Refusal):
         print(f"{layers} layers: {summary.sentence}")
         return
+    if given.out:
+        line = {"layers": layers, "asked": vars(given) | {"out": ""}}
+        with given.out.open("a") as out:
+            out.write(json.dumps(line | {"summary": summary.model_dump(mode="json")}) + "\n")
     best = summary.best
     ratio = f"{best.speedup_vs_best_baseline:.3f}x the best baseline" if best else "nothing"
     print(f"{layers} layers: {summary.status}, {ratio}, in {summary.seconds:.0f} s")
@@ -92,6 +99,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kernelwright-stacks-") as folder:
         for layers in given.layers:
