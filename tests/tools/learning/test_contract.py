@@ -56,6 +56,8 @@ def test_launch_comments_become_the_plan(names: Interface) -> None:
         ("args=x,t", "args=x,weights", "weights, which is nothing here"),
         ("args=x,t", "args=x", "half"),
         ("grid=1 ", "grid=__import__ ", "is no size"),
+        ("grid=1 ", "grid=8/0 ", "is no size"),
+        ("grid=1 ", "grid=8*x/2 ", "is no size"),
         ("block=32 args=x,t", "host=1 args=x,t", "is not `NAME grid=SIZE"),
         ("t float32 4x8", "t float32 99999999999", "is not `NAME TYPE SIZE`"),
         ("t float32 4x8", "x float32 4x8", "the name x is taken"),
@@ -68,6 +70,12 @@ def test_what_breaks_the_contract_is_told_where(
 ) -> None:
     with pytest.raises(ContractError, match=words.replace("`", ".").replace("*", ".")):
         candidate_of(ANSWER.replace(old, new), names, "cuda")
+
+
+def test_sizes_may_be_products_and_divisions_that_round_up(names: Interface) -> None:
+    written = ANSWER.replace("grid=1 ", "grid=3*100/256 ").replace("grid=2,2", "grid=2*3,7/4")
+    plan = PLAN.replace("grid=1,", "grid=2,").replace("grid=(2, 2)", "grid=(6, 2)")
+    assert candidate_of(written, names, "cuda").plan == plan
 
 
 def test_an_endless_answer_is_refused_unread(names: Interface) -> None:

@@ -6,9 +6,11 @@ and one for each temporary tensor:
     // temporary: sums float32 64
     // launch: row_sums grid=64 block=256 args=x,sums
 
-Arguments are the names of the forward's inputs, of weights (dots in their names are underscores),
-of temporaries, and of outputs: `out`, or `out0`, `out1`, ... where there are several. The plan that
-follows from them allocates, launches and returns; it is validated and judged like any other.
+A size of the geometry may be a product and a division that rounds up: `grid=1000*384/256` are 1500
+blocks. Arguments are the names of the forward's inputs, of weights (dots in their names are
+underscores), of temporaries, and of outputs: `out`, or `out0`, `out1`, ... where there are several.
+The plan that follows from them allocates, launches and returns; it is validated and judged like any
+other.
 Not covered: tasks with arguments that are no tensors or are not contiguous, and updates of buffers.
 """
 
@@ -27,6 +29,7 @@ _BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"^[ \t]*//[ \t]*(launch|temporary):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SIZES = re.compile(r"\d{1,10}(?:[x,]\d{1,10}){0,7}")
+_EXTENT = re.compile(r"(\d{1,10}(?:\*\d{1,10}){0,5})(?:/([1-9]\d{0,9}))?")
 _WHOLE = re.compile(r"-?\d{1,18}")
 _GEOMETRY = ("grid", "block", "shared", "cluster")
 # A forward needs few; a model that repeats itself writes thousands.
@@ -189,7 +192,7 @@ def _launch(text: str) -> Launched:
         raise ContractError(0, "launch", f"args={pairs['args']} are not names or whole numbers")
     geometry = tuple((word, pairs[word]) for word in _GEOMETRY if word in pairs)
     for word, sizes in geometry:
-        if not _SIZES.fullmatch(sizes):
+        if not all(_EXTENT.fullmatch(part) for part in _parts(sizes)):
             raise ContractError(0, "launch", f"{word}={sizes} is no size")
     return Launched(kernel=name, arguments=arguments, geometry=geometry)
 
@@ -234,13 +237,24 @@ def _call(one: Launched, known: set[str]) -> str:
     for name in one.arguments:
         if not _WHOLE.fullmatch(name) and name not in known:
             raise ContractError(0, "launch", f"{one.kernel} is given {name}, which is nothing here")
-    sizes = {word: re.split("[x,]", text) for word, text in one.geometry}
-    geometry = [f"{word}={_extent(parts)}" for word, parts in sizes.items()]
+    geometry = [f"{word}={_extent(_parts(sizes))}" for word, sizes in one.geometry]
     return f'launch("{one.kernel}", {", ".join([*geometry, f"args={_tuple([*one.arguments])}"])})'
 
 
+def _parts(sizes: str) -> list[str]:
+    return re.split("[x,]", sizes)
+
+
 def _extent(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else _tuple(parts)
+    found = [str(extent(part)) for part in parts]
+    return found[0] if len(found) == 1 else _tuple(found)
+
+
+def extent(text: str) -> int:
+    """A size as a number; `text` is a product, and a division that rounds up may follow."""
+    match = _EXTENT.fullmatch(text)
+    assert match is not None, "it was read before"
+    return -(-prod(map(int, match[1].split("*"))) // int(match[2] or 1))
 
 
 def launch_comment(one: Launched) -> str:

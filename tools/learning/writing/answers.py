@@ -22,6 +22,7 @@ from kernelwright.tools.learning.contract.prompts import ANSWER_TOKENS, tokens
 from kernelwright.tools.learning.data.records import Problem
 from kernelwright.tools.learning.writing.dialects import UnwritableError
 from kernelwright.tools.learning.writing.plain import PlainKernel, Way, plain_kernel, ways
+from kernelwright.tools.learning.writing.sizes import Sizes
 from kernelwright.tools.types import LanguageName, Task, Value
 
 _SAME_ELEMENTS = re.compile(r"\w+\.(?:reshape|view)\([^a-zA-Z]*\)")
@@ -53,7 +54,8 @@ def written_answers(
         loops, temporaries = _in_contract(program, names)
         known = max((ways(loop, language) for loop in loops), key=len)
         order = _in_turns(known, random.Random(seed))
-        found = (_written(loops, temporaries, language, number) for number in order)
+        sizes = Sizes([item.tensor.shape for item in names.every])
+        found = (_written(loops, temporaries, language, number, sizes) for number in order)
         fitting = (one for one in found if tokens(one.answer) <= ANSWER_TOKENS)
         return tuple({one.answer: one for one in fitting}.values())[:count]
     except UnwritableError:
@@ -100,7 +102,11 @@ def _in_contract(
 
 
 def _written(
-    loops: tuple[Loop, ...], temporaries: tuple[Temporary, ...], language: LanguageName, number: int
+    loops: tuple[Loop, ...],
+    temporaries: tuple[Temporary, ...],
+    language: LanguageName,
+    number: int,
+    sizes: Sizes,
 ) -> WrittenAnswer:
     """The answer in which every loop takes its way of that number, as far as it has so many."""
     kernels: list[PlainKernel] = []
@@ -108,7 +114,8 @@ def _written(
     for at, loop in enumerate(loops):
         known = ways(loop, language)
         way = known[number % len(known)]
-        kernels.append(plain_kernel(loop, way, _kernel_name(loop, at, len(loops)), language))
+        name = _kernel_name(loop, at, len(loops))
+        kernels.append(plain_kernel(loop, way, name, language, sizes))
         chosen.append(way.name)
     head = [temporary_comment(item) for item in temporaries]
     head += [launch_comment(kernel.launch) for kernel in kernels]

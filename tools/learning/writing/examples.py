@@ -199,7 +199,7 @@ def _unknown_name(answer: str) -> str:
 
 def _short_bound(answer: str) -> str:
     """The last loop ends one too early."""
-    bounds = list(re.finditer(r"; \w+ < (\d+);", answer))
+    bounds = list(re.finditer(r"; \w+ < (?:\d+ \* )*(\d+);", answer))
     if not bounds or int(bounds[-1][1]) < 2:
         return answer
     at = bounds[-1]

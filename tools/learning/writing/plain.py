@@ -2,13 +2,16 @@
 
 The playbook's own kernels are templates of a hundred lines. A small model cannot write those, and
 learns more from a kernel that fits a page: index arithmetic in the open, one reduction after the
-other, no tunables. How rows are spread over threads is the `Way`, and the ways of one loop differ
-in speed, which is what preferences are made of. Not covered: loops whose reductions the dialects
-lack, and running values along a row that several threads share.
+other, no tunables. Nor can it multiply in its head: sizes are written as products of the sizes that
+the question names, a constant stands where it is used, and values are numbered as they appear. How
+rows are spread over threads is the `Way`, and the ways of one loop differ in speed, which is what
+preferences are made of. Not covered: loops whose reductions the dialects lack, and running values
+along a row that several threads share.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from math import prod
@@ -29,6 +32,7 @@ from kernelwright.tools.learning.writing.dialects import (
     Dialect,
     UnwritableError,
 )
+from kernelwright.tools.learning.writing.sizes import Sizes
 from kernelwright.tools.types import LanguageName, Value
 
 Group = Literal["thread", "warp", "block", "host", "threads"]
@@ -66,7 +70,9 @@ def ways(loop: Loop, language: LanguageName) -> tuple[Way, ...]:
     return (*blocks, Way(group="warp", threads=256), Way(group="warp", threads=64), *alone)
 
 
-def plain_kernel(loop: Loop, way: Way, name: str, language: LanguageName) -> PlainKernel:
+def plain_kernel(
+    loop: Loop, way: Way, name: str, language: LanguageName, sizes: Sizes | None = None
+) -> PlainKernel:
     """Print a loop.
 
     Args:
@@ -74,19 +80,21 @@ def plain_kernel(loop: Loop, way: Way, name: str, language: LanguageName) -> Pla
         way: One of `ways`.
         name: The kernel's.
         language: `cuda` or `cpp`.
+        sizes: How sizes are written; None writes numbers.
 
     Raises:
         UnwritableError: There is no plain kernel for it.
     """
-    return _Printer(loop, way, name, DIALECTS[language]).printed()
+    return _Printer(loop, way, name, DIALECTS[language], sizes or Sizes(())).printed()
 
 
 class _Printer:
-    def __init__(self, loop: Loop, way: Way, name: str, dialect: Dialect) -> None:
+    def __init__(self, loop: Loop, way: Way, name: str, dialect: Dialect, sizes: Sizes) -> None:
         loop = _without_moments(loop) if dialect.language == "cpp" else loop
         if loop.rows * max(loop.columns, 1) >= 2**31:
             raise UnwritableError("it has more elements than an int counts")
         self._loop, self._way, self._name, self._dialect = loop, way, name, dialect
+        self._sizes = sizes
         self._axes, self._levels = axis_names(loop), loop.levels()
         self._walks = walks_before(loop)
         self._behind = {made: stmt for stmt in loop.body for made in results(stmt)}
@@ -95,9 +103,20 @@ class _Printer:
         self._written = tuple(dict.fromkeys(store.access.buffer for store in loop.stores))
         if set(self._read) & set(self._written):
             raise UnwritableError("it updates what it reads")
+        fed = {stmt.args[0] for stmt in loop.body if stmt.op == "reduce"}
+        self._constants = {
+            stmt.name: self._constant(stmt)
+            for stmt in loop.body
+            if stmt.op == "const" and stmt.name not in fed  # which is taken by its address
+        }
+
+    def _constant(self, stmt: Stmt) -> str:
+        text = self._dialect.expression(stmt, self._behind)
+        return self._sizes.constant(stmt.value or 0, text)
 
     def printed(self) -> PlainKernel:
-        body = "\n".join(f"    {line}" if line else "" for line in self._body())
+        lines = _numbered([*self._body()])
+        body = "\n".join(f"    {line}" if line else "" for line in lines)
         source = f"{self._signature()} {{\n{body}\n}}\n"
         arguments = (*self._read, *self._written)
         return PlainKernel(
@@ -106,11 +125,12 @@ class _Printer:
         )
 
     def _geometry(self) -> tuple[tuple[str, str], ...]:
-        way, rows = self._way, self._loop.rows
+        way, rows = self._way, self._sizes.text(self._loop.rows).replace(" ", "")
         if self._dialect.language == "cpp":
             return ()
         per_block = {"thread": way.threads, "warp": way.threads // 32, "block": 1}[way.group]
-        return ("grid", str(-(-rows // per_block))), ("block", str(way.threads))
+        grid = rows if per_block == 1 else f"{rows}/{per_block}"
+        return ("grid", grid), ("block", str(way.threads))
 
     def _signature(self) -> str:
         kinds = {a.buffer: self._dialect.stored(a.dtype) for a in _accesses(self._loop)}
@@ -129,7 +149,7 @@ class _Printer:
 
     def _row(self) -> Iterator[str]:
         """The lines that say which row this is."""
-        way, rows = self._way, self._loop.rows
+        way, rows = self._way, self._sizes.text(self._loop.rows)
         if self._dialect.language == "cpp":
             if way.group == "threads":
                 yield "#pragma omp parallel for"
@@ -142,17 +162,16 @@ class _Printer:
         yield f"const int row = (blockIdx.x * {way.threads} + threadIdx.x){per_row};"
         if way.group == "warp":
             yield "const int lane = threadIdx.x % 32;"
-        per_block = way.threads // (32 if way.group == "warp" else 1)
-        if rows % per_block:
-            yield f"if (row >= {rows}) return;"
+        # Where blocks fit the rows it does nothing, but whether they do would have to be computed.
+        yield f"if (row >= {rows}) return;"
 
     def _rest(self) -> Iterator[str]:
-        yield from _decoded("row", self._loop.outer)
+        yield from self._decoded("row", self._loop.outer)
         last = max(self._walks.values(), default=0)
         for walk in range(last + 1):
             for stmt in self._loop.body:
                 if self._is_row(stmt) and self._walks[stmt.name] == walk:
-                    yield self._line(stmt)
+                    yield from self._line(stmt)
             reduced = [stmt for stmt in self._loop.body if self._reduced_in(stmt, walk)]
             if reduced:
                 yield from self._walk(reduced, walk)
@@ -203,7 +222,7 @@ class _Printer:
 
     def _over_the_row(self, wanted: Sequence[str], ends: Sequence[str]) -> Iterator[str]:
         """A loop over the row's elements that computes values and then does something."""
-        columns, inner = self._loop.columns, self._loop.inner
+        columns, inner = self._sizes.text(self._loop.columns), self._loop.inner
         place = inner[0].name if len(inner) == 1 else "column"
         step = {"warp": 32, "block": self._way.threads}.get(self._way.group, 1)
         first = "lane" if step > 1 else "0"
@@ -214,10 +233,10 @@ class _Printer:
             yield f"{self._dialect.type_of(stmt)} {stmt.name}_run = {_start(stmt)};"
         yield f"for (int {place} = {first}; {place} < {columns}; {forward}) {{"
         if len(inner) > 1:
-            yield from (f"    {line}" for line in _decoded("column", inner))
+            yield from (f"    {line}" for line in self._decoded("column", inner))
         for stmt in self._loop.body:
             if stmt.name in names:
-                yield f"    {self._line(stmt)}"
+                yield from (f"    {line}" for line in self._line(stmt))
         yield from (f"    {line}" for line in ends)
         yield "}"
 
@@ -232,11 +251,16 @@ class _Printer:
 
         return statements_behind(wanted, self._behind, read, taken=is_element)
 
-    def _line(self, stmt: Stmt) -> str:
+    def _line(self, stmt: Stmt) -> Iterator[str]:
+        """The line that makes a value known; none for a constant, which stands where it is used."""
         kind = self._dialect.type_of(stmt)
         if stmt.op == "scan":
-            return f"const {kind} {stmt.name} = {stmt.name}_run = {_run(stmt)};"
-        return f"const {kind} {stmt.name} = {self._value(stmt)};"
+            yield f"const {kind} {stmt.name} = {stmt.name}_run = {_run(stmt)};"
+        elif stmt.name not in self._constants:
+            yield f"const {kind} {stmt.name} = {self._with_constants(self._value(stmt))};"
+
+    def _with_constants(self, text: str) -> str:
+        return re.sub(r"\bv\d+\b", lambda m: self._constants.get(m[0], m[0]), text)
 
     def _value(self, stmt: Stmt) -> str:
         if stmt.op == "index":
@@ -249,11 +273,11 @@ class _Printer:
 
     def _store(self, store: Store) -> str:
         value = self._dialect.store(store.value, self._behind[store.value], store.access.dtype)
-        return f"{self._place(store.access)} = {value};"
+        return f"{self._place(store.access)} = {self._with_constants(value)};"
 
     def _place(self, access: Access) -> str:
         terms = [
-            stride.by if stride.step == 1 else f"{stride.step} * {stride.by}"
+            stride.by if stride.step == 1 else f"{self._sizes.text(stride.step)} * {stride.by}"
             for stride in access.strides
             if stride.step
         ]
@@ -261,22 +285,31 @@ class _Printer:
             terms.append(str(access.offset))
         return f"{access.buffer}[{' + '.join(terms)}]".replace("+ -", "- ")
 
+    def _decoded(self, place: str, axes: Sequence[Axis]) -> Iterator[str]:
+        """The positions along axes of a linear place."""
+        if not axes or [axis.name for axis in axes] == [place]:
+            return
+        parts = []
+        for at, axis in enumerate(axes):
+            below = prod(other.size for other in axes[at + 1 :])
+            text = place if below == 1 else f"{place} / {self._sizes.factor(below)}"
+            parts.append(f"{axis.name} = {text if at == 0 else f'{text} % {axis.size}'}")
+        yield f"const int {', '.join(parts)};"
+
 
 def _accesses(loop: Loop) -> Iterator[Access]:
     yield from (stmt.access for stmt in loop.body if stmt.access is not None)
     yield from (store.access for store in loop.stores)
 
 
-def _decoded(place: str, axes: Sequence[Axis]) -> Iterator[str]:
-    """The positions along axes of a linear place."""
-    if not axes or [axis.name for axis in axes] == [place]:
-        return
-    parts = []
-    for at, axis in enumerate(axes):
-        below = prod(other.size for other in axes[at + 1 :])
-        text = place if below == 1 else f"{place} / {below}"
-        parts.append(f"{axis.name} = {text if at == 0 else f'{text} % {axis.size}'}")
-    yield f"const int {', '.join(parts)};"
+def _numbered(lines: Sequence[str]) -> list[str]:
+    """The lines with values called v0, v1, ... in the order in which they appear."""
+    found: dict[str, str] = {}
+
+    def called(match: re.Match[str]) -> str:
+        return found.setdefault(match[0], f"v{len(found)}")
+
+    return [re.sub(r"\bv\d+(?=\b|_)", called, line) for line in lines]
 
 
 def _start(stmt: Stmt) -> str:
