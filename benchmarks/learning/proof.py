@@ -72,6 +72,7 @@ def dataset(options: argparse.Namespace, left_s: float) -> list[str]:
     """The command that writes examples, for no longer than there is time."""
     words = ["dataset", "--out", str(DATA), "--run-dir", str(HOME / "home"), "--no-breaks"]
     words += ["--write", str(options.write), "--held-out", str(options.held_out)]
+    words += ["--answers", str(options.answers)]
     words += ["--seconds", str(int(max(30, min(options.writing_s, left_s - 60))))]
     words += ["--small"] if options.small else []
     return [*words, "--target", options.target]
@@ -287,6 +288,7 @@ def main() -> None:
     run.add_argument("--minutes", type=float, default=9.0)
     run.add_argument("--write", type=int, default=1500, help="Modules, if there is time.")
     run.add_argument("--writing-s", type=float, default=200.0)
+    run.add_argument("--answers", type=int, default=3, help="To each of these modules.")
     run.add_argument("--held-out", type=int, default=60)
     run.add_argument("--samples", type=int, default=8, help="Answers to a held-out task.")
     run.add_argument("--batch", type=int, default=240, help="Sequences sampled together.")
