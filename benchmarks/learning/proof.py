@@ -1,6 +1,6 @@
 """The small proof of `kernelwright learn` on one GPU that is lent for minutes at a time.
 
-    python benchmarks/learning/proof.py split MODEL.gguf     # here: build/learn/parts, 56 MiB each
+    python benchmarks/learning/proof.py split MODEL.gguf     # here: build/learn/parts, 38 MiB each
     python benchmarks/learning/proof.py next [--minutes 9]   # there, again and again
     python benchmarks/learning/proof.py next --stage data    # or one stage at a time
     python benchmarks/learning/proof.py bring                # what is there so far into $OUT
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build" / "learn"  # which git ignores
 PARTS, LOG = HOME / "parts", HOME / "log.txt"
 MODEL, DATA = HOME / "model", HOME / "data"
-PART_BYTES, PIECE_BYTES, PIECES = 56 << 20, 15 << 20, 7
+PART_BYTES, PIECE_BYTES, PIECES = 38 << 20, 15 << 20, 7
 LEFT_FOR_BRINGING_S = 20
 EVALUATIONS = {"before": ("", ""), "after-sft": ("sft", "before"), "after-rl": ("rl", "after-sft")}
 

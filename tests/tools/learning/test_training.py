@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from kernelwright.tools.learning.data.records import Attempt, Problem, Provenanc
 from kernelwright.tools.learning.evaluation import results, sampled
 from kernelwright.tools.learning.judging import Judge, Worth
 from kernelwright.tools.learning.training.adapter import save_adapter, save_merged, with_adapter
-from kernelwright.tools.learning.training.course import Course
+from kernelwright.tools.learning.training.course import Course, optimizer_of, stepped, trained
 from kernelwright.tools.learning.training.policy import (
     ModelAnswerer,
     Policy,
@@ -150,6 +151,43 @@ async def test_fine_tuning_raises_what_is_solved_and_merging_keeps_it(
 
 class StoppedError(Exception):
     """A kill, as far as a test can have one."""
+
+
+def test_no_token_that_is_only_padding_stands_before_a_prompt(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, masks = load_policy(tiny), []
+    usual = policy.model.forward
+
+    def seen(**given: object) -> object:
+        masks.append(given["attention_mask"])
+        return usual(**given)
+
+    monkeypatch.setattr(policy.model, "forward", seen)
+    policy.log_likelihoods([[5, 6, 7], [4] * 20], [[8, 9] * 20, [3]])
+    (mask,) = masks
+    assert mask[:, 0].all()
+    assert (mask.diff(dim=1) <= 0).all()
+
+
+def test_gradients_that_are_no_numbers_change_no_weight(tiny: Path) -> None:
+    import torch
+
+    policy = with_adapter(load_policy(tiny), 2)
+    optimizer = optimizer_of(policy)
+    for bad in (float("nan"), float("inf")):
+        before = [weight.detach().clone() for _, weight in trained(policy)]
+        for _, weight in trained(policy):
+            weight.grad = torch.full_like(weight, bad)
+        assert not isfinite(stepped(policy, optimizer, 0.1))
+        after = [weight for _, weight in trained(policy)]
+        assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    for _, weight in trained(policy):
+        weight.grad = torch.ones_like(weight)
+    assert isfinite(stepped(policy, optimizer, 0.1))
+    assert all(torch.isfinite(weight).all() for _, weight in trained(policy))
+    moved = [weight for _, weight in trained(policy)]
+    assert not any(torch.equal(old, new) for old, new in zip(before, moved, strict=True))
 
 
 def test_a_run_that_was_killed_goes_on_as_if_it_was_not(

@@ -155,12 +155,16 @@ def optimizer_of(policy: Policy) -> torch.optim.Optimizer:
 
 
 def stepped(policy: Policy, optimizer: torch.optim.Optimizer, rate: float) -> float:
-    """Carry the gradients out, clipped to a norm of 1; answers the norm they had."""
+    """Carry the gradients out, clipped to a norm of 1; answers the norm they had.
+
+    Gradients that are no numbers change nothing: one such step would be the end of the weights.
+    """
     import torch
 
     norm = torch.nn.utils.clip_grad_norm_([weight for _, weight in trained(policy)], 1.0)
     for group in optimizer.param_groups:
         group["lr"] = rate
-    optimizer.step()
+    if torch.isfinite(norm):
+        optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return float(norm)

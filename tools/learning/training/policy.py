@@ -180,7 +180,7 @@ class Policy:
         return self.end if found is None else int(found)
 
     def padded(
-        self, rows: Sequence[Sequence[int]], *, left: bool
+        self, rows: Sequence[Sequence[int]], *, left: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows of tokens as one tensor (rows, longest), int64, and the mask of what is real."""
         import torch
@@ -202,24 +202,26 @@ class Policy:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Of each answer's tokens after its prompt, (rows, longest answer), float32; and the mask.
 
-        Gradients flow. Logits are made for the answers' places alone.
+        Gradients flow. Rows are padded behind their answers: a padding token before a prompt may
+        attend to nothing, and the backward of such a row of attention is no number where a whole
+        block of a kernel consists of them. Logits are made from the shortest prompt's end on.
         """
         import torch
 
-        ids, mask = self.padded(prompts, left=True)
-        replies, kept = self.padded(answers, left=False)
-        real = torch.cat([mask, kept], 1)
+        ids, real = self.padded([[*p, *a] for p, a in zip(prompts, answers, strict=True)])
+        replies, kept = self.padded(answers)
+        first = min(map(len, prompts))
         out = self.model(
-            input_ids=torch.cat([ids, replies], 1),
-            attention_mask=real,
-            position_ids=(real.cumsum(1) - 1).clamp(min=0),
-            logits_to_keep=replies.shape[1] + 1,
+            input_ids=ids, attention_mask=real, logits_to_keep=ids.shape[1] - first + 1
         )
         logits = out.logits[:, :-1].float()
         if temperature != 1.0:  # each copy is gigabytes of a large vocabulary
             logits = logits / temperature
-        chosen = logits.gather(2, replies[:, :, None]).squeeze(2)
-        return chosen - logits.logsumexp(2), kept
+        chosen = logits.gather(2, ids[:, first:, None]).squeeze(2)
+        likely = chosen - logits.logsumexp(2)
+        begins = torch.tensor([[len(prompt) - first] for prompt in prompts], device=likely.device)
+        places = begins + torch.arange(replies.shape[1], device=likely.device)
+        return likely.gather(1, places.clamp(max=likely.shape[1] - 1)), kept
 
 
 def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int:
