@@ -38,8 +38,8 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def options(**given: object) -> argparse.Namespace:
     usual = {"stage": None, "minutes": 9.0, "write": 5, "writing_s": 200.0, "answers": 3,
-             "held_out": 2, "samples": 2, "batch": 8, "tokens": 16, "epochs": 1.0, "steps": 1, "group": 2,
-             "target": "cpu", "small": True}  # fmt: skip
+             "held_out": 2, "samples": 2, "batch": 8, "tokens": 16, "epochs": 1.0, "steps": 1,
+             "group": 2, "target": "cpu", "small": True}  # fmt: skip
     return argparse.Namespace(**{**usual, **given})
 
 
