@@ -29,11 +29,13 @@ from kernelwright.graphs.regions.search import PUT_OFF
 from kernelwright.graphs.run_view.events import (
     EVENT,
     BestImproved,
+    CandidateJudged,
     Event,
     IdeasProposed,
     Profiled,
     RoleAnswered,
     RoundFinished,
+    RunFinished,
     StrategyEvolved,
 )
 from kernelwright.graphs.search.agent_set import agents_by, models_of, playbook_agents
@@ -139,6 +141,29 @@ def decisions_of(archive: Archive) -> tuple[Decision, ...]:
         *_summary(archive),
     ]
     return tuple(sorted(found, key=lambda decision: decision.order))
+
+
+def measured_later(archive: Archive) -> frozenset[str]:
+    """Keys of what was certified for the first time after the search had ended, and of its end.
+
+    The search never decided on it, so that a replay cannot be held to it.
+    """
+    certified: set[str] = set()
+    found: set[str] = set()
+    ended = False
+    for stored in archive.events():
+        event: Event = EVENT.validate_json(stored.payload)
+        match event:
+            case RunFinished():
+                ended = True
+            case IdeasProposed():
+                ended = False
+            case CandidateJudged(effort="certify"):
+                key = f"verdict:{event.evaluation.candidate}:certify"
+                if ended and key not in certified:
+                    found |= {key, "summary"}
+                certified.add(key)
+    return frozenset(found)
 
 
 def _events(archive: Archive) -> Iterator[Decision]:
@@ -284,7 +309,11 @@ async def _replayed(past: Archive, present: Archive, make_agents: MakeAgents | N
         await _run(context, laps=sum(key == WENT_ON for key, _ in past.decisions()))
     except NotRecordedError as error:
         lacking = str(error)
-    recorded, replayed = decisions_of(past), decisions_of(present)
+    later = measured_later(past)
+    recorded, replayed = (
+        [item for item in decisions_of(archive) if item.key not in later]
+        for archive in (past, present)
+    )
     finished = past.record().status == "finished"
     same, difference = compare(_decided(recorded), _decided(replayed), whole=finished)
     same_readings, readings = compare_readings(recorded, replayed)

@@ -132,6 +132,12 @@ async def test_what_was_cut_off_replays_and_is_certified_when_it_is_measured_aga
     again = await measure_again(summary.run, home=tmp_path, executor=toy.ToyExecutor())
     assert isinstance(again, Summary)
     assert again.status == "improved"
+    # What was certified after the search had ended is no decision of the search.
+    told = await replay(
+        summary.run, home=tmp_path, make_agents=lambda around: toy.toy_agents(toy.LOOPS)
+    )
+    assert told.difference is None
+    assert told.same > 0
 
 
 async def test_more_seconds_certify_what_the_first_ones_cut_off(
