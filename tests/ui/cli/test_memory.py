@@ -1,5 +1,6 @@
 """`kernelwright memory` on a library of one kernel."""
 
+import io
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,6 +38,31 @@ def test_it_is_shown_given_away_merged_and_cleared(
     assert merged.words == "exp, sum of 64 x 512 float32, merged from a file"
     assert run(["memory", "clear", "--run-dir", str(home)]) == 0
     assert KernelLibrary(home).every() == ()
+
+
+def test_at_a_terminal_the_library_is_deleted_only_once_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    KernelLibrary(tmp_path).keep([KEPT])
+    clear = ["memory", "clear", "--run-dir", str(tmp_path)]
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert run(clear) == 0
+    out = capsys.readouterr().out
+    assert "Delete 1 kernel in" in out
+    assert "stays as it was" in out
+    assert len(KernelLibrary(tmp_path).every()) == 1
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert run(clear) == 0
+    assert KernelLibrary(tmp_path).every() == ()
+    KernelLibrary(tmp_path).keep([KEPT])
+    monkeypatch.setattr("sys.stdin", Terminal(""))
+    assert run([*clear, "--yes"]) == 0
+    assert run(clear) == 0  # nothing is there, so nothing is asked
+    assert "there is no library" in capsys.readouterr().out
 
 
 def test_a_file_of_something_else_is_refused_in_a_sentence(

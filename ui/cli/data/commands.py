@@ -271,8 +271,11 @@ def merge_memory(file: InFile, run_dir: RunDir = None) -> None:
 
 
 @memory.command("clear")
-def clear_memory(run_dir: RunDir = None) -> None:
-    """Delete the library; runs stay."""
+def clear_memory(
+    run_dir: RunDir = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
+) -> None:
+    """Delete the library; runs stay. At a terminal you are asked first."""
     from kernelwright.ui.cli.data.memory import clear
 
-    clear(run_dir)
+    clear(run_dir, sure=yes)

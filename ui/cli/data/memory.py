@@ -1,5 +1,6 @@
 """Shows the user's library of verified kernels, and carries kernels in and out of it."""
 
+import sys
 from pathlib import Path
 
 from rich.table import Table
@@ -66,11 +67,24 @@ def merge(file: Path, run_dir: Path | None) -> None:
     console().print(f"{count(taken, 'kernel')} merged", markup=False)
 
 
-def clear(run_dir: Path | None) -> None:
-    """Delete the library."""
+def clear(run_dir: Path | None, *, sure: bool) -> None:
+    """Delete the library; at a terminal, somebody who has not said that they are sure is asked."""
     home = run_dir or default_home()
+    if not sure and sys.stdin.isatty() and library_path(home).exists():
+        import typer
+
+        if not typer.confirm(f"Delete {_held(home)} in {library_path(home)}?"):
+            console().print("the library stays as it was", markup=False)
+            return
     gone = forget(home)
     console().print("the library is empty now" if gone else "there is no library", markup=False)
+
+
+def _held(home: Path) -> str:
+    try:
+        return count(KernelLibrary(home).counts().kernels, "kernel")
+    except BROKEN:
+        return "what cannot be read"
 
 
 def _library(run_dir: Path | None) -> tuple[KernelLibrary, Path]:
