@@ -62,7 +62,7 @@ def test_at_a_terminal_the_library_is_deleted_only_once_that_is_said(
     monkeypatch.setattr("sys.stdin", Terminal(""))
     assert run([*clear, "--yes"]) == 0
     assert run(clear) == 0  # nothing is there, so nothing is asked
-    assert "there is no library" in capsys.readouterr().out
+    assert "empty now" in capsys.readouterr().out
 
 
 def test_a_file_of_something_else_is_refused_in_a_sentence(

@@ -70,10 +70,11 @@ def merge(file: Path, run_dir: Path | None) -> None:
 def clear(run_dir: Path | None, *, sure: bool) -> None:
     """Delete the library; at a terminal, somebody who has not said that they are sure is asked."""
     home = run_dir or default_home()
-    if not sure and sys.stdin.isatty() and library_path(home).exists():
+    held = _held(home)
+    if not sure and held and sys.stdin.isatty():
         import typer
 
-        if not typer.confirm(f"Delete {_held(home)} in {library_path(home)}?"):
+        if not typer.confirm(f"Delete {held} in {library_path(home)}?"):
             console().print("the library stays as it was", markup=False)
             return
     gone = forget(home)
@@ -81,10 +82,12 @@ def clear(run_dir: Path | None, *, sure: bool) -> None:
 
 
 def _held(home: Path) -> str:
+    """What would be lost, in words; "" for nothing."""
     try:
-        return count(KernelLibrary(home).counts().kernels, "kernel")
+        kernels = KernelLibrary(home).counts().kernels if library_path(home).exists() else 0
     except BROKEN:
         return "what cannot be read"
+    return count(kernels, "kernel") if kernels else ""
 
 
 def _library(run_dir: Path | None) -> tuple[KernelLibrary, Path]:
