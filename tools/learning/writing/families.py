@@ -132,6 +132,32 @@ def _linear(draw: Draw, most: int) -> Parts:
     )  # fmt: skip
 
 
+def _row_dots(draw: Draw, most: int) -> Parts:
+    shape = _shape(draw, most)
+    end = draw.choice(("(x * y).sum(-1)", "(x - y).abs().sum(-1)", "torch.maximum(x, y).mean(-1)"))
+    return Parts((*_chain(draw, "x", 0, 1), f"return {end}"), (shape, shape))
+
+
+def _masked(draw: Draw, most: int) -> Parts:
+    shape = _shape(draw, most)
+    end = draw.choice(
+        ("torch.where(x > y, x, 0.1 * y)", "torch.where(x > 0, x, y)", "x.clamp(-0.5, 2.0) * y",
+         "torch.where(y < 1.0, x * y, x)")
+    )  # fmt: skip
+    return Parts((*_chain(draw, "y", 0, 1), f"return {end}"), (shape, shape))
+
+
+def _neighbours(draw: Draw, most: int) -> Parts:
+    """Elements of a row beside each other, without and with gaps between the pairs."""
+    rows, columns = _shape(draw, most)
+    columns += columns % 2
+    join = draw.choice(_BINARY)
+    end = draw.choice(
+        (join.format("x[:, 1:]", "x[:, :-1]"), join.format("x[:, ::2]", "x[:, 1::2]"))
+    )
+    return Parts((*_chain(draw, "x", 0, 2), f"return {end}"), ((rows, columns),))
+
+
 def _gated(draw: Draw, most: int) -> Parts:
     shape = _shape(draw, most)
     gate = draw.choice(("F.silu", "F.gelu", "torch.sigmoid", "torch.tanh"))
@@ -173,7 +199,8 @@ _LEARNT: Mapping[str, Callable[[Draw, int], Parts]] = {
     "activations": _activations, "residual": _residual, "row_reduction": _row_reduction,
     "column_reduction": _column_reduction, "softmax": _softmax, "layer_norm": _layer_norm,
     "squared_loss": _squared_loss, "running_sum": _running_sum, "turned": _turned,
-    "normalised_rows": _normalised_rows, "linear": _linear,
+    "normalised_rows": _normalised_rows, "linear": _linear, "row_dots": _row_dots,
+    "masked": _masked, "neighbours": _neighbours,
 }  # fmt: skip
 _HELD_OUT: Mapping[str, Callable[[Draw, int], Parts]] = {
     "gated": _gated, "rms_norm": _rms_norm, "log_softmax": _log_softmax, "huber": _huber,
