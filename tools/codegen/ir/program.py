@@ -80,6 +80,8 @@ class PlanLine(Value):
     tensor cores' fp16 rate that the library reaches, where it uses them; None for the plain rate.
     `attention` says what attention is asked for, whose time operations do not tell.
     `dependent_steps` counts steps that wait for each other, whatever they compute.
+    `turned_bytes` are those of the tensors that the library copies into a layout of its own first,
+    or back, in `turned_launches` kernels beside the call's.
     `scores` is what attention makes of its scores, where no library computes that: the text is then
     no plan's, and a family of kernels has to take the line.
     """
@@ -93,6 +95,8 @@ class PlanLine(Value):
     tensor_share: float | None = None
     attention: AttentionSizes | None = None
     dependent_steps: int = 0
+    turned_bytes: int = 0
+    turned_launches: int = 0
     scores: ScoreFunction | None = None
     # Names are given by the form that a program is of; the line itself is the same in every form.
     name: str = Field(default="", exclude=True)

@@ -62,7 +62,20 @@ def line_ms(line: PlanLine, hardware: Hardware) -> float:
     launched = line.cost_bytes > 0 or line.cost_flops > 0
     stepped = line.dependent_steps * _STEP_US / 1e3 if hardware.kind == "cuda" else 0.0
     launches = hardware.launch_us / 1e3 if launched else 0.0
-    return max(by_memory, by_arithmetic, stepped) + launches
+    return max(by_memory, by_arithmetic, stepped) + launches + _turning_ms(line, hardware)
+
+
+def _turning_ms(line: PlanLine, hardware: Hardware) -> float:
+    """What a library's passes that turn layouts take on a GPU: each tensor read and written."""
+    if hardware.kind != "cuda":
+        return 0.0
+    moved = 2 * line.turned_bytes / (hardware.bandwidth_gb_s * 1e6 * _TURNED)
+    return moved + line.turned_launches * hardware.launch_us / 1e3
+
+
+# Of the bandwidth these passes reach: 256 MB in 78 and 69 us on an H200 (ResNetBasicBlock in
+# benchmarks/results/h200/model_kernels_convolutions.jsonl).
+_TURNED = 0.73
 
 
 # A step of a recurrent layer in the library: 42 ms for 512 steps of 6 layers of a GRU (batch 10,

@@ -31,7 +31,10 @@ from kernelwright.tools.codegen.library.forms.forms import (
     FormKind,
 )
 from kernelwright.tools.codegen.library.forms.products import PRODUCT_KINDS
-from kernelwright.tools.codegen.library.forms.windows import WINDOW_KINDS
+from kernelwright.tools.codegen.library.forms.windows import (
+    WINDOW_KINDS,
+    WINDOWS_AND_CONVOLUTIONS_FORM,
+)
 from kernelwright.tools.languages import languages
 from kernelwright.tools.types import LanguageName
 
@@ -129,7 +132,8 @@ def kinds_of(emitter: Emitter, hardware: Hardware) -> list[FormKind]:
     multiplies = (PRODUCTS_FORM, CALLED_PRODUCTS_FORM, SCORED_PRODUCTS_FORM, *PRODUCT_KINDS)
     without = () if emitter.multiplies else multiplies
     if not emitter.convolves(hardware):
-        without = (*without, CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
+        ours = (CONVOLUTIONS_FORM, FOLDED_FORM, CALLED_CONVOLUTIONS_FORM)
+        without = (*without, *ours, WINDOWS_AND_CONVOLUTIONS_FORM)
     if not emitter.sums_windows:
         without = (*without, *WINDOW_KINDS)
     every = (*FORM_KINDS, *PRODUCT_KINDS, *WINDOW_KINDS, *ATTENTION_KINDS)

@@ -17,6 +17,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
+from kernelwright.tools.codegen.cuda.contractions.leaving_cost import leaving_ms
 from kernelwright.tools.codegen.cuda.contractions.tiles import (
     Scheme,
     Tile,
@@ -57,6 +58,14 @@ _MOST_TILES = 8
 # 0.11 ms), and what a block takes before its first product and after its last: both on an H200
 # (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz).
 _RING_STEP, _RING_STEP_MS, _FILLED_MS = 32, 0.00022, 0.002
+# Of what results cost (`leaving_cost`) what is left here where eight neighbours leave at once, as
+# other blocks multiply meanwhile; fewer take as much more. Fitted to six kernels of a ResNet stage
+# in bfloat16 on an H200 that took 58 to 235 us; predictions are 0.88 to 1.33 times that
+# (benchmarks/results/h200/model_kernels_convolutions.jsonl).
+_LEFT_OF_RESULTS = 0.45
+# A factor that is computed on the way in, or read element by element, holds up its tile for so long
+# an element; of one kernel there, a convolution that moves by two.
+_ELEMENT_NS = 0.75
 
 
 @dataclass(frozen=True)
@@ -117,9 +126,29 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     best = _ordered(case, contraction)[0]
     by_ring = shape.k / _RING_STEP * _RING_STEP_MS
     product = _FILLED_MS + max(tile_ms(shape, best, _SCHEME, case.hardware), by_ring)
+    product += _results_ms(case, contraction) + _computed_ms(case, contraction, best)
     rate = shape.flops / (product * 1e9)
     moved = sum(case.moved_bytes)
     return roofline_ms(moved, shape.flops, strategy, case.hardware, tflops=rate)
+
+
+def _results_ms(case: Case, contraction: Contraction) -> float:
+    """What results cost behind their sums."""
+    width = min(_PIECE, ElementPrinter(case.loop, contraction).width_of_epilogue())
+    narrow = _PIECE / width
+    return _LEFT_OF_RESULTS * narrow * leaving_ms(case, contraction)
+
+
+def _computed_ms(case: Case, contraction: Contraction, tile: Tile) -> float:
+    """What factors cost that no copy brings: every tile of the other side computes them again."""
+    printer, elements = ElementPrinter(case.loop, contraction), 0.0
+    left = "left", contraction.m * -(-contraction.n // tile.columns)
+    right = "right", contraction.n * -(-contraction.m // tile.rows)
+    for which, lines in (left, right):
+        factor = factor_of(printer, contraction, which)
+        if not factor.copied:
+            elements += contraction.batches * lines * contraction.k / factor.width
+    return elements * _ELEMENT_NS / 1e6 / case.multiprocessors
 
 
 def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:

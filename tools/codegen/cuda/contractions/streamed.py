@@ -43,6 +43,10 @@ from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import (
     counting_ms,
     lacks_statistics,
 )
+from kernelwright.tools.codegen.cuda.contractions.streamed_cost import (
+    ROUGH_FILLED_MS,
+    block_ms,
+)
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (
@@ -64,11 +68,6 @@ _STEP, _RUN = 64, 4
 # Down the streamed factor's side, 64 a warpgroup, and across the packed one's.
 _TILES = ((128, 128), (128, 64), (64, 128), (64, 64))
 _STRIP_BYTES, _ALIGNMENT, _MOST_STAGES = 640 * 4, 1024, 6
-# What a step of 64 positions takes, in us: for each warpgroup, which splits what it multiplies, and
-# for every 64 across. Measured on an H200 (benchmarks/results/h200/products).
-_STEP_US_DOWN, _STEP_US_ACROSS = 0.50, 0.34
-# The same of one product alone; not measured yet: a third of the products, half of what splits.
-_ROUGH_US_DOWN, _ROUGH_US_ACROSS = 0.25, 0.12
 # Of the device's bandwidth what streams reach, and bytes of the last-level cache for one of memory.
 _MEMORY, _CACHE_RATE = 0.9, 2.2
 # The join of parts, alone and for each of them (measured as above).
@@ -263,20 +262,17 @@ def _product_ms(
 ) -> float:
     """The most of: waves of tiles, what they read of the last-level cache, and memory."""
     hardware, (down, across) = case.hardware, tile
-    of_down, of_across = _STEP_US_DOWN, _STEP_US_ACROSS
-    if contraction.is_tf32:
-        of_down, of_across = _ROUGH_US_DOWN, _ROUGH_US_ACROSS
-    of_step = (of_down * down + of_across * across) / 64 / 1e3
     items = _count(contraction, found, tile) * splits * shape_of(contraction).needed
     steps = -(-contraction.k // _STEP) / splits
     waves = -(-items // case.multiprocessors)
-    by_products = waves * (steps + 1) * of_step
+    by_products = waves * block_ms(contraction, tile, steps)
     bandwidth = hardware.bandwidth_gb_s * 1e6
     by_cache = items * steps * _STEP * 4.0 * (down + across) / (bandwidth * _CACHE_RATE)
     # A block alone does not draw more than its share of memory's bandwidth.
     busy = min(1.0, items / case.multiprocessors)
     moved = sum(case.moved_bytes) + 8.0 * splits * _results(contraction) * (splits > 1)
-    return max(by_products, by_cache, moved / (bandwidth * _MEMORY * busy))
+    filled = ROUGH_FILLED_MS if contraction.is_tf32 else 0.0
+    return max(by_products, by_cache, moved / (bandwidth * _MEMORY * busy)) + filled
 
 
 def _results(contraction: Contraction) -> int:

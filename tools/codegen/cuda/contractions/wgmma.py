@@ -17,6 +17,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
+from kernelwright.tools.codegen.cuda.contractions.leaving_cost import leaving_ms
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
     leaving,
@@ -135,7 +136,7 @@ def _predicted_ms(case: Case, contraction: Contraction, strategy: Strategy) -> f
     moved = sum(case.moved_bytes)
     product = roofline_ms(moved, flops, strategy, case.hardware, tflops=rate)
     product += counting_ms(contraction, case.hardware, case.multiprocessors, by_rows=True)
-    return product + packing_ms(case, contraction)
+    return product + leaving_ms(case, contraction) + packing_ms(case, contraction)
 
 
 def _emit(case: Case, contraction: Contraction, name: str, prefix: str) -> Emitted:

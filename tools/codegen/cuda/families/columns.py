@@ -10,6 +10,7 @@ they are large, as what each leaves has to be joined.
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import column_family
 from kernelwright.tools.codegen.cuda.families.row_tunables import offsets
+from kernelwright.tools.codegen.cuda.families.window_walks import Held
 from kernelwright.tools.codegen.cuda.printing.case import LANE_WORDS, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
@@ -323,4 +324,9 @@ def _strategy(case: Case, name: str, reads: float, efficiency: float, launches: 
     )
 
 
-COLUMN_FAMILY = column_family(NAMES, strategies, emit)
+def _held(case: Case, name: str) -> Held:
+    """Short columns in registers are read, and what is made of them computed, once."""
+    return Held(case.keeps(case.along_columns)) if name == REGISTERS else Held()
+
+
+COLUMN_FAMILY = column_family(NAMES, strategies, emit, _held)

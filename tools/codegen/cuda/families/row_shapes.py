@@ -14,9 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
+from kernelwright.tools.codegen.cuda.families.window_walks import (
+    Held,
+    ReducingFamily,
+    nothing_held,
+)
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case
 from kernelwright.tools.codegen.cuda.printing.vectors import MOVED_BYTES, Vectors
-from kernelwright.tools.codegen.ir import Emitted, Loop, Strategy
+from kernelwright.tools.codegen.ir import Emitted, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import Fit, LoopFamily
 from kernelwright.tools.codegen.ir.rewrites import LoopRewrite, moments, online_softmax
 
@@ -267,45 +272,28 @@ def element_family(names: tuple[str, ...], propose: Propose, printed: Printed) -
     return LoopFamily(names, elements, propose, printed)
 
 
-# What each read of a window that is written out stands for, in instructions: 16, 26 and 19 where
-# layer norms of ConvNeXt computed 7 x 7 windows over bf16 themselves (images of 56, 28 and 14 to a
-# side on an H200); weights, conditions and what waits are in it.
-_WINDOW_READ = 20
-
-
-@dataclass(frozen=True)
-class ReducingFamily(LoopFamily[Case]):
-    """A family that reduces; windows under a reduction are bound by their reads, not by bytes."""
-
-    def predicted_ms(self, case: Case, strategy: Strategy, /) -> float:
-        """The roofline's time, or that of reads at several places of a tensor."""
-        rate = case.hardware.fp32_tflops / 2 * 1e9
-        walks = max(1.0, strategy.bytes_read_factor)
-        reads = case.loop.rows * case.loop.columns * _reads_again(case.loop) * walks
-        return max(super().predicted_ms(case, strategy), reads * _WINDOW_READ / rate)
-
-
-def _reads_again(loop: Loop) -> int:
-    """Reads of an element beside the first of each tensor."""
-    levels = loop.levels()
-    read = [
-        stmt.access.buffer
-        for stmt in loop.body
-        if stmt.op == "load" and stmt.access is not None and levels[stmt.name] == "element"
-    ]
-    return len(read) - len(set(read))
-
-
-def row_family(names: tuple[str, ...], propose: Propose, printed: Printed) -> LoopFamily[Case]:
-    """A family whose threads lie along rows."""
+def row_family(
+    names: tuple[str, ...],
+    propose: Propose,
+    printed: Printed,
+    held: Callable[[Case, str], Held] = nothing_held,
+) -> LoopFamily[Case]:
+    """A family whose threads lie along rows; `held` says what a strategy keeps of them."""
     proposed = _gathering(propose, along_rows=True)
-    return ReducingFamily(names, rows, proposed, printed, FEWER_PASSES)
+    return ReducingFamily(names, rows, proposed, printed, FEWER_PASSES, held=held)
 
 
-def column_family(names: tuple[str, ...], propose: Propose, printed: Printed) -> LoopFamily[Case]:
-    """A family whose threads lie across rows."""
+def column_family(
+    names: tuple[str, ...],
+    propose: Propose,
+    printed: Printed,
+    held: Callable[[Case, str], Held] = nothing_held,
+) -> LoopFamily[Case]:
+    """A family whose threads lie across rows; `held` as above."""
     proposed = _gathering(propose, along_rows=False)
-    return ReducingFamily(names, columns, proposed, printed, FEWER_PASSES)
+    return ReducingFamily(
+        names, columns, proposed, printed, FEWER_PASSES, held=held, along_rows=False
+    )
 
 
 def _gathering(propose: Propose, *, along_rows: bool) -> Propose:

@@ -35,6 +35,7 @@ from kernelwright.tools.codegen.cuda.families.row_tunables import (
     vectors_of_rows,
 )
 from kernelwright.tools.codegen.cuda.families.scans import stands_alone
+from kernelwright.tools.codegen.cuda.families.window_walks import Held
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
@@ -195,7 +196,20 @@ def _launch(case: Case, name: str, prefix: str, tunables: Tunables) -> Launch:
     return Launch(f"{prefix}_rows", named(grid), named("{THREADS}"), named(shared), named(cluster))
 
 
-ROW_FAMILY = row_family(NAMES, strategies, emit)
+def _held(case: Case, name: str) -> Held:
+    """What a strategy keeps of a row, and how much of it a thread has at a time."""
+    tunables, shape = tunables_of(case, name, "x"), SHAPES[name]
+    if tunables is None or shape.group == "warp":
+        return Held(case.keeps(case.along_rows))
+    threads, cluster, vector = (tunables.best(word) for word in ("THREADS", "CLUSTER", "VECTOR"))
+    step = threads * cluster * vector
+    unrolled = tunables.best("UNROLL") * vector
+    positions = -(-case.nest.columns // step) * vector if shape.keep == "registers" else unrolled
+    kept = case.keeps(vectors_of_rows(case, name)) if shape.keep != "none" else ()
+    return Held(kept, positions, threads, case.nest.rows * cluster)
+
+
+ROW_FAMILY = row_family(NAMES, strategies, emit, _held)
 
 
 def _fit(case: Case) -> Fit:

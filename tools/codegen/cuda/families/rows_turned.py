@@ -32,6 +32,7 @@ from kernelwright.tools.codegen.cuda.families.turned_tiles import (
     tiles,
     window_slide,
 )
+from kernelwright.tools.codegen.cuda.families.window_walks import Held
 from kernelwright.tools.codegen.cuda.printing.case import KIB, LANE_WORDS, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,
@@ -295,4 +296,9 @@ def _shared_text(code: TurnedRowsCode) -> str:
     return " + ".join(rooms)
 
 
-TURNED_ROW_FAMILY = row_family(NAMES, strategies, emit)
+def _held(case: Case, name: str) -> Held:
+    """What lanes hold of their rows."""
+    return Held(case.keeps(case.along_rows))
+
+
+TURNED_ROW_FAMILY = row_family(NAMES, strategies, emit, _held)

@@ -4,26 +4,29 @@ Written out, a window is a term for each of its positions: large ones make long 
 of them over the same images more than one. As reductions they fit in one loop, with all that is
 made of them; that form exists where outputs then share what they read. With channels last a
 position's channels lie together: as sums of ours, beside products of ours, or as the library's
-calls. What windows read is stored then, and nothing of it computed again for each of their
-positions.
+calls. In the module's layout they stand beside other convolutions of ours. What windows read is
+stored then, and nothing of it computed again for each of their positions.
 """
 
 from __future__ import annotations
 
 from kernelwright.tools.codegen.ir import Loop, Program, Strategy
-from kernelwright.tools.codegen.ir.roofline import LIBRARY_PRODUCTS
+from kernelwright.tools.codegen.ir.roofline import CONVOLUTION, LIBRARY_PRODUCTS
 from kernelwright.tools.codegen.ir.sliding import overlaps, sliding_sums
 from kernelwright.tools.codegen.library.forms.forms import (
     FormKind,
     Lowerings,
     calls_of,
     convolves,
+    with_fewer_calls,
 )
 from kernelwright.tools.codegen.lower import Lowering
+from kernelwright.tools.codegen.lower.epilogues import with_epilogues
 from kernelwright.tools.codegen.lower.operators.sliding import weighs_windows
 
 _SUMMED, _LAST = "summed_windows", "windows_channels_last"
 _PRODUCTS, _CALLED = "windows_and_products", "called_windows"
+_CONVOLVED = "windows_and_convolutions"
 
 
 def _weighs(lowerings: Lowerings) -> bool:
@@ -143,9 +146,41 @@ def _called_idea(lowerings: Lowerings) -> Strategy:
 
 CALLED_WINDOWS_FORM = FormKind(_CALLED, "E", _called_program, _called_idea)
 
+
+def _convolved_program(lowerings: Lowerings) -> Program | None:
+    """It, where other convolutions are then loops as well."""
+    if not _weighs(lowerings):
+        return None
+    asked = Lowering(products=True, convolutions=True, sums_windows=True)
+    program = with_fewer_calls(lowerings, {CONVOLUTION}, asked)
+    summed = None if program is None else _all_sums(program)
+    return None if summed is None else with_epilogues(summed, lowerings.takes)
+
+
+def _convolved_idea(lowerings: Lowerings) -> Strategy:
+    plain = _summed_idea(lowerings)
+    return plain.model_copy(
+        update={
+            "name": _CONVOLVED,
+            "title": f"windows of each channel summed, and other convolutions in kernels of our "
+            f"own{lowerings.after}",
+            "mechanism": f"{plain.mechanism} Every other convolution is a product over channels "
+            "and the window's positions, and what follows it is done before results are stored.",
+            "reason": "a norm behind a window reads what that made instead of computing each of "
+            "its positions again in every walk, and tensors keep the module's layout",
+            "metric": "fma pipe",
+            "memory": "stored windows, packed inputs",
+            "compute": "sums over windows, own convolutions",
+        }
+    )
+
+
+WINDOWS_AND_CONVOLUTIONS_FORM = FormKind(_CONVOLVED, "X", _convolved_program, _convolved_idea)
+
 WINDOW_KINDS = (
     SUMMED_WINDOWS_FORM,
     WINDOWS_LAST_FORM,
     WINDOWS_AND_PRODUCTS_FORM,
     CALLED_WINDOWS_FORM,
+    WINDOWS_AND_CONVOLUTIONS_FORM,
 )

@@ -31,7 +31,13 @@ from kernelwright.tools.codegen.lower.operators.convolutions import (
     product_of_channels,
 )
 from kernelwright.tools.codegen.lower.operators.indexing import store
-from kernelwright.tools.codegen.lower.operators.library import call, cost, tensor_share, written
+from kernelwright.tools.codegen.lower.operators.library import (
+    LEFT_TURNED,
+    call,
+    cost,
+    tensor_share,
+    written,
+)
 from kernelwright.tools.codegen.lower.operators.pointwise import POINTWISE
 from kernelwright.tools.codegen.lower.operators.reductions import REDUCTIONS
 from kernelwright.tools.codegen.lower.operators.resampling import RESAMPLING
@@ -49,11 +55,9 @@ from kernelwright.tools.types import (
 )
 from kernelwright.tools.types.graph import refs
 
-# What is left of a convolution's own time over images in this layout: torch.compile, which turns
-# them, took 0.48 to 0.65 of it in KernelBench's 2/1, 2/4 and 2/17 on an H200 (its whole time less
-# its passes, reckoned at 4.3 TB/s). Groups of several channels are slower so, by what PyTorch's
-# Inductor reckons with (1.358). Volumes are not known.
-_LEFT, _GROUPED, _IMAGES = 0.6, 1.36, 4
+# Groups of several channels are slower in this layout, by what PyTorch's Inductor reckons with
+# (1.358). Volumes are not known.
+_GROUPED, _IMAGES = 1.36, 4
 
 
 def convolved(context: Context, node: Node, users: Users) -> None:
@@ -178,7 +182,7 @@ def _left(arguments: Arguments, context: Context) -> float:
         return _GROUPED
     if 1 < groups == shape[1]:
         return 1.0  # measured in this layout
-    return _LEFT if len(shape) == _IMAGES else 1.0
+    return LEFT_TURNED if len(shape) == _IMAGES else 1.0
 
 
 def _turned(context: Context, ref: Ref, last: tuple[int, ...]) -> View:

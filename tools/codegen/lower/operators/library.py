@@ -38,6 +38,11 @@ _MANY, _FEW, _WITH_FEW = 32, 8, 0.01
 # a ConvNeXt (7 x 7, bf16; 1,234 us on an H200).
 _DEPTHWISE = 0.011
 
+# What is left of a convolution's own time over images once they are turned: torch.compile, which
+# turns them, took 0.48 to 0.65 of it in KernelBench's 2/1, 2/4 and 2/17 on an H200 (its whole time
+# less its passes, reckoned at 4.3 TB/s).
+LEFT_TURNED, _IMAGES = 0.6, 4
+
 _ATTENTION = "scaled_dot_product_attention"
 # Dimensions of a result that has heads: they, rows and their width, behind at least one of batches.
 _WITH_HEADS = 4
@@ -70,11 +75,14 @@ def call(context: Context, node: Node) -> None:
     names = tuple(view.buffer for view in made)
     text = f"{', '.join(names)} = aten.{base(node.op)}({', '.join(given)})"
     context.values[node.name] = tuple(_packed(view) for view in made)
+    turned, launches = _turned(context, uses, node)
+    flops = _flops(context, node)
     context.add(line=PlanLine(
         text=text, makes=names, uses=tuple(dict.fromkeys(uses)), operator=node.op,
-        cost_bytes=_bytes(context, uses, node), cost_flops=_flops(context, node),
+        cost_bytes=_bytes(context, uses, node),
+        cost_flops=int(flops * LEFT_TURNED) if launches else flops,
         tensor_share=tensor_share(context, node), attention=_attention_sizes(context, node),
-        dependent_steps=_dependent_steps(node),
+        dependent_steps=_dependent_steps(node), turned_bytes=turned, turned_launches=launches,
     ))  # fmt: skip
     if base(node.op) == _ATTENTION and len(node.out[0].shape) >= _WITH_HEADS:
         context.values[node.name] = (_heads_turned(context, node, made[0]),)
@@ -142,6 +150,25 @@ def _bytes(context: Context, uses: list[str], node: Node) -> int:
         for name in dict.fromkeys(uses)
     )
     return read + sum(spec.size_bytes for spec in node.out)
+
+
+def _turned(context: Context, uses: list[str], node: Node) -> tuple[int, int]:
+    """Bytes that a convolution's call turns, and in how many kernels; zeros where it turns none.
+
+    Over images with windows of several positions it turns the input and the weight, then its
+    result. Single positions are products of matrices, and few channels, groups and volumes have
+    kernels for the layout as it is (or were not seen to turn it).
+    """
+    share = tensor_share(context, node)
+    if base(node.op) != "convolution" or share in (None, _WITH_FEW, _DEPTHWISE):
+        return 0, 0
+    arguments = Arguments(node)
+    weight = context.value(arguments.tensor(1)).shape
+    steps = arguments.integers(3) or ()
+    is_single = prod(weight[2:]) == 1 and not any(step > 1 for step in steps)
+    if len(weight) != _IMAGES or is_single or arguments.integer(8) > 1 or arguments.flag(6):
+        return 0, 0
+    return _bytes(context, uses, node), 3
 
 
 def _flops(context: Context, node: Node) -> int:

@@ -17,6 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from kernelwright.tools.codegen.cuda.families.window_walks import (
+    OF_RATE,
+    THREADS_NEEDED,
+    read_instructions,
+)
 from kernelwright.tools.codegen.cuda.families.windows import channel_windows
 from kernelwright.tools.codegen.cuda.families.windows.sums_code import SumsCode
 from kernelwright.tools.codegen.cuda.printing.case import Case, first, powers
@@ -46,13 +51,6 @@ _MOST_WORDS = 128
 _GOOD_WORDS = 64
 # A tap is a test and a step of an unrolled loop.
 _MOST_TAPS = 127
-# What the estimate takes for granted: the share of the instructions' rate, instructions that a read
-# from the nearest cache stands for, those for each line of it that a warp's read touches (one at a
-# time for all four schedulers), and threads that a multiprocessor needs.
-_OF_RATE = 0.6
-_READ = 5
-_A_LINE, _LINE_BYTES, _LANES = 4 * _OF_RATE, 128, 32
-_THREADS = 512
 
 
 def sums_of(loop: Loop) -> SlidingSums | None:
@@ -75,7 +73,7 @@ def fills(case: Case) -> bool:
 
 
 def _threads_needed(case: Case) -> int:
-    return case.multiprocessors * _THREADS
+    return case.multiprocessors * THREADS_NEEDED
 
 
 def strategies(case: Case) -> list[Strategy]:
@@ -125,7 +123,7 @@ def _busy_ms(case: Case, sums: SlidingSums) -> float:
     each += sums.lines(outputs) * _instructions(sums, Level.LINE)
     tiles = sums.loop.rows / outputs * prod(axis.size for axis in sums.columns)
     busy = min(1.0, sums.loop.rows / outputs / _threads_needed(case))
-    return each * tiles / (case.hardware.fp32_tflops / 2 * 1e9 * _OF_RATE * busy)
+    return each * tiles / (case.hardware.fp32_tflops / 2 * 1e9 * OF_RATE * busy)
 
 
 def _instructions(sums: SlidingSums, level: Level) -> float:
@@ -142,8 +140,7 @@ def _read_cost(sums: SlidingSums, load: Stmt) -> float:
     assert load.access is not None
     steps = {stride.by: stride.step for stride in sums.where(load.access).steps}
     apart = abs(steps.get(sums.lane.name, 0)) * load.access.dtype.itemsize_bytes
-    lines = min(_LANES, -(-_LANES * apart // _LINE_BYTES))
-    return max(_READ, lines * _A_LINE)
+    return read_instructions(apart)
 
 
 def _sums(case: Case) -> SlidingSums:
@@ -164,7 +161,7 @@ def _outputs(case: Case, sums: SlidingSums) -> list[int]:
     sizes = powers(1, min(MOST_OUTPUTS, sums.output.size))
     fitting = [n for n in sizes if _words(sums, n) <= _MOST_WORDS]
     every = sums.loop.rows
-    needed = case.multiprocessors * _THREADS
+    needed = case.multiprocessors * THREADS_NEEDED
     good = [n for n in fitting if _words(sums, n) <= _GOOD_WORDS and every >= n * needed]
     return first(max(good, default=1), fitting)
 
