@@ -48,6 +48,7 @@ from kernelwright.tools.candidates.run.rewrite import (
     operator_name,
 )
 from kernelwright.tools.candidates.run.tensor_maps import TensorMaps
+from kernelwright.tools.candidates.run.updates import Updates
 from kernelwright.tools.types import Candidate
 from kernelwright.tools.types.idea import LaunchShape
 
@@ -284,7 +285,9 @@ class PlanRunner:
     ) -> object:
         self._weights = self._namespace["weights"] = weights
         try:
-            return without_gradients(function, args)
+            if not self.plan.updates or function is not self._forward:
+                return without_gradients(function, args)
+            return without_gradients(self._updating, (function, args))
         except LaunchRefused as refused:
             raise LaunchRefused(refused.words, _plan_line(refused.__traceback__)) from None
         except _PLAN_ERRORS as error:
@@ -293,6 +296,13 @@ class PlanRunner:
             if _is_device_error(error):
                 raise
             raise LaunchRefused(_words(error), _plan_line(error.__traceback__)) from None
+
+    def _updating(self, function: Callable[..., object], args: Sequence[object]) -> object:
+        self._updates = Updates(self._weights)
+        self._namespace["weights"] = self._updates.seen
+        result = function(*args)
+        self._updates.write()
+        return result
 
     def _compile(self, constants: Mapping[str, object]) -> None:
         tree = parse_plan(self.plan.text)
@@ -355,13 +365,7 @@ class PlanRunner:
         return self._empty(shape, dtype).fill_(number(value))
 
     def _update(self, name: str, value: object) -> None:
-        if not isinstance(value, torch.Tensor):
-            raise LaunchRefused(f"update({name!r}, ...) takes a tensor, not {shown(value)}")
-        target = self._weights[name]
-        if target.shape != value.shape:
-            words = f"{name!r} has shape {tuple(target.shape)}, not {tuple(value.shape)}"
-            raise LaunchRefused(words)
-        target.copy_(value)
+        self._updates.take(name, value)
 
 
 def _watched(
