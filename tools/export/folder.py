@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 from kernelwright.tools import candidates
+from kernelwright.tools.evaluate.verify import roundings
 from kernelwright.tools.export import gradients, render, traced
 from kernelwright.tools.export.evidence import EVIDENCE, evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
@@ -107,6 +108,7 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         **_modes(material),
         "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
         "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
+        "verify_roundings.py": Path(roundings.__file__).read_text(encoding="utf-8"),
         **_draws(material),
         "VERIFICATION.md": verification(material, folder),
         **_backward(material),

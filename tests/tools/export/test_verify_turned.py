@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from kernelwright.tools.evaluate.verify import roundings
+from kernelwright.tools.export import exported_verify
 from kernelwright.tools.export.exported_verify import BOUND, Pair, worst_ratio
 
 
@@ -42,7 +44,10 @@ class Coarse(Library):
     ("fp32", "", False),
     ("tf32", "computes in tf32, the task in fp32", False),
 ])  # fmt: skip
-def test_it_may_be_as_coarse_where_that_is_its_label(label: str, apart: str, right: bool):
+def test_it_may_be_as_coarse_where_that_is_its_label(
+    label: str, apart: str, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exported_verify, "load_module", lambda name: roundings)
     module = Coarse()
     module.counts = {"kernel": 0}
     evidence = {"evaluation": {"verification": {"precision": label}}, "apart": apart}

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from kernelwright.tools.evaluate.verify.errors import distance
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
-from kernelwright.tools.evaluate.verify.truth import Altered, Argument
+from kernelwright.tools.evaluate.verify.roundings import Altered
+from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.tasks import Reference, draw
 from kernelwright.tools.tasks.probe import ShrunkenFactories
 from kernelwright.tools.types import RefusedError, Task, TensorSpec

@@ -19,8 +19,9 @@ from kernelwright.tools.evaluate.rules import fresh_seed
 from kernelwright.tools.evaluate.verify.audit.subject import Sample, Subject
 from kernelwright.tools.evaluate.verify.errors import finite
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
-from kernelwright.tools.evaluate.verify.truth import Altered, plain_name
+from kernelwright.tools.evaluate.verify.roundings import Altered, plain_name
 from kernelwright.tools.tasks import DISTRIBUTIONS, applicable
+from kernelwright.tools.tasks.aten_graph import decompositions
 from kernelwright.tools.types import RefusedError
 
 TERMS_MAX = 24
@@ -47,7 +48,7 @@ def idle_terms(
                 yield left_out
 
 
-class Without(Altered):
+class Without(Altered):  # type: ignore[no-untyped-call]
     """Leaves out one term.
 
     Args:
@@ -55,7 +56,7 @@ class Without(Altered):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(decompositions())
         self._number = number
         self._seen = 0
         self._operators: dict[str, int] = {}
