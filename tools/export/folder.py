@@ -12,8 +12,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from kernelwright.tools import candidates
-from kernelwright.tools.evaluate.verify import roundings
+from kernelwright.tools import candidates, evaluate
 from kernelwright.tools.export import gradients, render, traced
 from kernelwright.tools.export.evidence import EVIDENCE, evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
@@ -28,6 +27,8 @@ _EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor d
 # Nor this, which is read and not imported: it imports torch.
 _EXPORTED_MODES = Path(candidates.__file__).parent / "run" / "modes.py"
 _EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")  # nor this
+# The judge's own; found without importing it, as it imports torch.
+_ROUNDINGS = Path(evaluate.__file__).with_name("verify") / "roundings.py"
 _EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
 
@@ -108,7 +109,7 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         **_modes(material),
         "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
         "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
-        "verify_roundings.py": Path(roundings.__file__).read_text(encoding="utf-8"),
+        "verify_roundings.py": _ROUNDINGS.read_text(encoding="utf-8"),
         **_draws(material),
         "VERIFICATION.md": verification(material, folder),
         **_backward(material),
