@@ -27,6 +27,7 @@ from typing import Literal, cast
 
 import torch
 from torch import fx, nn
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.inputs.packing import call_packing, called_flat, leaves_of
@@ -131,9 +132,20 @@ def build_module(
     function that made a model, it has the weights which that model had when it was read.
     """
     module = _built(file, entry, seed)
+    _check_sizes(module)
     if state is not None:
         load_state(module, state)
     return called_flat(module.eval() if entry.evaluation else module, call, file.__name__)
+
+
+def _check_sizes(module: nn.Module) -> None:
+    """RefusedError for a module whose weights are made by its first forward."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise refuse(
+                f"The weight {name!r} has no size before the first forward, as it is of a lazy "
+                "module; give its size, or call the module once where it is built."
+            )
 
 
 def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:

@@ -185,3 +185,19 @@ def test_a_huge_baked_in_constant_is_refused(sentence: Sentence) -> None:
     def get_inputs(): return [torch.randn(300000)]
     """
     assert "register it as a buffer" in sentence(text)
+
+
+def test_a_module_without_sizes_yet_is_told_what_to_do(sentence: Callable[..., str]) -> None:
+    text = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.LazyLinear(8)
+    def forward(self, x):
+        return self.lin(x)
+def get_inputs():
+    return [torch.randn(4, 16)]
+"""
+    told = sentence(text)
+    assert "'lin.weight' has no size before the first forward" in told
+    assert "call the module once" in told
