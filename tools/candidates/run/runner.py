@@ -285,7 +285,7 @@ class PlanRunner:
     ) -> object:
         self._weights = self._namespace["weights"] = weights
         try:
-            if not self.plan.updates or function is not self._forward:
+            if not self.plan.updates:
                 return without_gradients(function, args)
             return without_gradients(self._updating, (function, args))
         except LaunchRefused as refused:

@@ -237,7 +237,7 @@ def _call(one: Launched, known: set[str]) -> str:
     for name in one.arguments:
         if not _WHOLE.fullmatch(name) and name not in known:
             raise ContractError(0, "launch", f"{one.kernel} is given {name}, which is nothing here")
-    geometry = [f"{word}={_extent(_parts(sizes))}" for word, sizes in one.geometry]
+    geometry = [f"{word}={_extent(sizes)}" for word, sizes in one.geometry]
     return f'launch("{one.kernel}", {", ".join([*geometry, f"args={_tuple([*one.arguments])}"])})'
 
 
@@ -245,13 +245,13 @@ def _parts(sizes: str) -> list[str]:
     return re.split("[x,]", sizes)
 
 
-def _extent(parts: list[str]) -> str:
-    found = [str(extent(part)) for part in parts]
+def _extent(sizes: str) -> str:
+    found = [str(_size(part)) for part in _parts(sizes)]
     return found[0] if len(found) == 1 else _tuple(found)
 
 
-def extent(text: str) -> int:
-    """A size as a number; `text` is a product, and a division that rounds up may follow."""
+def _size(text: str) -> int:
+    """The number that a product is, and the division behind it, which rounds up."""
     match = _EXTENT.fullmatch(text)
     assert match is not None, "it was read before"
     return -(-prod(map(int, match[1].split("*"))) // int(match[2] or 1))

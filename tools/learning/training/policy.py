@@ -202,9 +202,9 @@ class Policy:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Of each answer's tokens after its prompt, (rows, longest answer), float32; and the mask.
 
-        Gradients flow. Rows are padded behind their answers: a padding token before a prompt may
-        attend to nothing, and the backward of such a row of attention is no number where a whole
-        block of a kernel consists of them. Logits are made from the shortest prompt's end on.
+        Gradients flow. Rows are padded behind their answers: a padding token before a prompt
+        attends to nothing, and gradients of such rows of attention need not be numbers. Logits are
+        made from the shortest prompt's end on.
         """
         import torch
 

@@ -17,7 +17,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.leaving_cost import leaving_ms
+from kernelwright.tools.codegen.cuda.contractions.fitted_costs import leaving_ms
 from kernelwright.tools.codegen.cuda.contractions.tiles import (
     Scheme,
     Tile,
@@ -58,7 +58,7 @@ _MOST_TILES = 8
 # 0.11 ms), and what a block takes before its first product and after its last: both on an H200
 # (benchmarks/results/h200/gemm_cuda_l2.jsonl.gz).
 _RING_STEP, _RING_STEP_MS, _FILLED_MS = 32, 0.00022, 0.002
-# Of what results cost (`leaving_cost`) what is left here where eight neighbours leave at once, as
+# Of what results cost (`fitted_costs`) what is left here where eight neighbours leave at once, as
 # other blocks multiply meanwhile; fewer take as much more. Fitted to six kernels of a ResNet stage
 # in bfloat16 on an H200 that took 58 to 235 us; predictions are 0.88 to 1.33 times that
 # (benchmarks/results/h200/model_kernels_convolutions.jsonl).

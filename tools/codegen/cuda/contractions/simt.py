@@ -30,7 +30,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.leaving_cost import leaving_ms
+from kernelwright.tools.codegen.cuda.contractions.fitted_costs import leaving_ms
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,
@@ -172,7 +172,7 @@ def best_ms(contraction: Contraction, hardware: Hardware, splits: int) -> float:
     return parts + min(tile_ms(contraction, hardware, tile, splits=splits) for tile in tiles())
 
 
-# Of what results cost (`leaving_cost`); of one kernel in a ResNet stage, 227 us on an H200.
+# Of what results cost (`fitted_costs`); of one kernel in a ResNet stage, 227 us on an H200.
 _LEFT_OF_RESULTS = 0.55
 
 

@@ -27,6 +27,10 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
+from kernelwright.tools.codegen.cuda.contractions.fitted_costs import (
+    ROUGH_FILLED_MS,
+    block_ms,
+)
 from kernelwright.tools.codegen.cuda.contractions.split import (
     LONGEST,
     Packed,
@@ -42,10 +46,6 @@ from kernelwright.tools.codegen.cuda.contractions.statistics.blocks import (
     counted_blocks,
     counting_ms,
     lacks_statistics,
-)
-from kernelwright.tools.codegen.cuda.contractions.streamed_cost import (
-    ROUGH_FILLED_MS,
-    block_ms,
 )
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of
 from kernelwright.tools.codegen.cuda.printing.case import Case

@@ -17,7 +17,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.leaving_cost import leaving_ms
+from kernelwright.tools.codegen.cuda.contractions.fitted_costs import leaving_ms
 from kernelwright.tools.codegen.cuda.contractions.split import (
     SCHEME,
     leaving,

@@ -8,18 +8,18 @@ weighed. What the first walk keeps is computed once. Bytes say nothing of that.
 The figures are those of MobileNetV1's norms on an H200 (model_kernels_convolutions.jsonl; nine taps
 in float32): where neighbours read neighbours, 169, 169, 47, 22 and 15 us were measured, and are
 predicted within a quarter. Where windows move by two they were 36, 16, 8 and 7 us, and predictions
-are up to 1.7 times that; windows over windows (`one_pass`) take up to 2.3 times what is
+are up to 1.8 times that; windows over windows (`one_pass`) take up to 2.3 times what is
 predicted, for reasons that are not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelwright.tools.codegen.cuda.printing.case import REGISTERS, Case
 from kernelwright.tools.codegen.cuda.printing.schedule import Kept, Pass, uses
-from kernelwright.tools.codegen.ir import Access, Loop, Stmt, Strategy
+from kernelwright.tools.codegen.ir import Access, Stmt, Strategy
 from kernelwright.tools.codegen.ir.kernel_family import LoopFamily
 from kernelwright.tools.codegen.ir.loops import axis_names, statements_behind, varies_along
 from kernelwright.tools.codegen.ir.roofline import statement_flops
@@ -81,22 +81,18 @@ class ReducingFamily(LoopFamily[Case]):
     def predicted_ms(self, case: Case, strategy: Strategy, /) -> float:
         """The roofline's time, or that of the windows' instructions."""
         by_bytes = super().predicted_ms(case, strategy)
-        if not reads_again(case.loop):
+        levels = case.loop.levels()
+        if not reads_again(stmt for stmt in case.loop.body if levels[stmt.name] == "element"):
             return by_bytes
         held = self.held(case, strategy.name.removesuffix(f"_{strategy.rewrite}"))
         launches = strategy.launches * case.hardware.launch_us / 1e3
         return max(by_bytes, windows_ms(case, held, along_rows=self.along_rows) + launches)
 
 
-def reads_again(loop: Loop) -> int:
-    """Reads of an element beside the first of each tensor."""
-    levels = loop.levels()
-    read = [
-        stmt.access.buffer
-        for stmt in loop.body
-        if stmt.op == "load" and stmt.access is not None and levels[stmt.name] == "element"
-    ]
-    return len(read) - len(set(read))
+def reads_again(stmts: Iterable[Stmt]) -> bool:
+    """Whether some tensor is read at several places."""
+    read = [stmt.access.buffer for stmt in stmts if stmt.op == "load" and stmt.access is not None]
+    return len(read) > len(set(read))
 
 
 def windows_ms(case: Case, held: Held, *, along_rows: bool) -> float:
@@ -172,15 +168,9 @@ def _busy(case: Case, held: Held) -> float:
     beside = _STREAMED_WORDS
     if held.kept:
         later = case.schedule.passes[1:]
-        windows = any(_reads_much(evaluated(case, one, held.kept)) for one in later)
+        windows = any(reads_again(evaluated(case, one, held.kept)) for one in later)
         beside = _AGAIN_WORDS if windows else _ONCE_WORDS
     registers = min(_MOST_WORDS, _OWN_WORDS + held.positions * (words + beside))
     resident = max(1, int(REGISTERS / (registers * held.threads)))
     launched = held.blocks / case.multiprocessors
     return min(1.0, min(resident, launched) * held.threads / THREADS_NEEDED)
-
-
-def _reads_much(stmts: Sequence[Stmt]) -> bool:
-    """Whether some tensor is read at several places."""
-    read = [stmt.access.buffer for stmt in stmts if stmt.op == "load" and stmt.access is not None]
-    return len(read) > len(set(read))

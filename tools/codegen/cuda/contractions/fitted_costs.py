@@ -1,8 +1,9 @@
-"""What results of a product cost on their way out: statements, reads and stores beside the sum.
+"""What results of products cost on their way out, and a block of `streamed` for a tile.
 
-Tiles that leave registers keep few threads on a multiprocessor, and nothing is multiplied
-meanwhile, so what is read and computed for each result is waited for. A residual's read costs a
-tile as much as three steps of 64 positions of the depth.
+Results cost statements, reads and stores beside the sum. Tiles that leave registers keep few
+threads on a multiprocessor, and nothing is multiplied meanwhile, so what is read and computed for
+each result is waited for. A residual's read costs a tile as much as three steps of 64 positions of
+the depth.
 
 Fitted to 21 kernels of `streamed_wgmma` with one product on an H200, together with its steps
 (benchmarks/results/h200/model_kernels_convolutions.jsonl): predictions are 0.89 to 1.09 times what
@@ -41,3 +42,24 @@ def leaving_ms(case: Case, contraction: Contraction) -> float:
     """Of all results, shared by all multiprocessors."""
     results = contraction.batches * contraction.m * contraction.n
     return leaving_us(contraction) / 1e3 * results / _RESULTS / case.multiprocessors
+
+
+# What a step of 64 positions takes, in us: for each warpgroup, which splits what it multiplies, and
+# for every 64 across. Measured on an H200 (benchmarks/results/h200/products).
+_STEP_US_DOWN, _STEP_US_ACROSS = 0.50, 0.34
+# The same of one product alone, which is bound by what splits; and what 64 across of a tile take
+# beside, and a launch until its first step. Fitted with what results cost.
+_ROUGH_US_DOWN, _ROUGH_US_ACROSS = 0.65, 0.01
+_ROUGH_TILE_US_ACROSS, ROUGH_FILLED_MS = 0.74, 0.001
+
+
+def block_ms(contraction: Contraction, tile: tuple[int, int], steps: float) -> float:
+    """What a block takes for a tile: its steps, and its results behind them."""
+    down, across = tile
+    # A warpgroup has 64 rows of a tile, so that what it computes of results goes by their width.
+    results = leaving_us(contraction) * across / 128
+    if contraction.is_tf32:
+        of_step = (_ROUGH_US_DOWN * down + _ROUGH_US_ACROSS * across) / 64
+        return (steps * of_step + _ROUGH_TILE_US_ACROSS * across / 64 + results) / 1e3
+    of_step = (_STEP_US_DOWN * down + _STEP_US_ACROSS * across) / 64
+    return ((steps + 1) * of_step + results) / 1e3
