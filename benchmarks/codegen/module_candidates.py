@@ -5,7 +5,7 @@
     python benchmarks/codegen/module_candidates.py plan PROJECT plans.json
         --builds zoo.gpt:make_model,zoo.vit:make_model [--train]
     python benchmarks/codegen/module_candidates.py run plans.json results.jsonl --seconds 300
-        [--compiled] [--held]
+        [--compiled] [--autotuned] [--held]
     python benchmarks/codegen/module_candidates.py table results.jsonl
     python benchmarks/codegen/module_candidates.py steps FOLDER steps.md [--match 1_*,17_*]
 
@@ -14,8 +14,9 @@ of a model's training step, a forward that keeps what the backward needs, and th
 files are written beside the plans. Their arguments are drawn like any task's: what is kept is no
 forward's, which is enough to tell right answers from wrong ones and how long they take. `run`
 compiles all of them, calls each once beside the module itself, and times it with the host ahead
-and a flushed L2, kernel by kernel; `--compiled` does the same with torch.compile's, and `--held`
-with plans that let go of nothing, for what that is worth. `peak_mib` is what one call has allocated
+and a flushed L2, kernel by kernel; `--compiled` does the same with torch.compile's, `--autotuned`
+with its mode max-autotune-no-cudagraphs, and `--held` with plans that let go of nothing, for what
+that is worth. `peak_mib` is what one call has allocated
 at its height. Where a predicted time and a measured one differ, a cost model is wrong: that is what
 this is for. `differs` is the largest difference from the module's own answer over the largest value
 there; whether an answer is right only the judge says. Files are executed in this process: use it on
@@ -182,7 +183,7 @@ async def run(options: argparse.Namespace) -> None:
             continue
         built = [await builds[draft.candidate.id] for draft in planned.drafts]
         try:
-            _measure(bench, planned, built, compiled=options.compiled, held=options.held)
+            _measure(bench, planned, built, options)
         except Exception as error:
             bench.write(file=planned.task.name, failure=f"{type(error).__name__}: {error}"[:400])
     for building in builds.values():
@@ -190,7 +191,7 @@ async def run(options: argparse.Namespace) -> None:
     shutdown_compilers()
 
 
-def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool) -> None:
+def _measure(bench, planned: Planned, built: list, options: argparse.Namespace) -> None:
     import torch
     from strategies.bench import MODEL_AHEAD_CYCLES, kernels_us
 
@@ -202,8 +203,10 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool
     args = draw(task, "task", 0, "cuda:0")
     wanted = reference.forward(args)
     ways = {"eager": reference.forward}
-    if compiled:
+    if options.compiled:
         ways["compiled"] = torch.compile(reference.forward)
+    if options.autotuned:
+        ways["autotuned"] = torch.compile(reference.forward, mode="max-autotune-no-cudagraphs")
     for kind, way in ways.items():
         way(args)
         ms = bench.median_ms(lambda way=way: way(args), 5, MODEL_AHEAD_CYCLES)
@@ -218,7 +221,7 @@ def _measure(bench, planned: Planned, built: list, *, compiled: bool, held: bool
             entry |= _one(bench, draft.candidate, made, given, wanted)
         except Exception as error:
             entry["failure"] = f"{type(error).__name__}: {error}"[:400]
-        if held and "failure" not in entry:
+        if options.held and "failure" not in entry:
             try:
                 with _letting_nothing_go():
                     entry["held"] = _one(bench, draft.candidate, made, given, wanted)
@@ -359,6 +362,7 @@ def main() -> None:
     words.add_argument("--train", action="store_true", help="the step's tasks of what is built")
     words.add_argument("--seconds", type=float, default=300.0)
     words.add_argument("--compiled", action="store_true", help="time torch.compile too")
+    words.add_argument("--autotuned", action="store_true", help="its max-autotune as well")
     words.add_argument("--held", action="store_true", help="time plans that let go of nothing")
     options = words.parse_args()
     if options.what == "run":

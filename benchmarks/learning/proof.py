@@ -103,6 +103,7 @@ def training(name: str, options: argparse.Namespace) -> list[Stage]:
         words += ["--adapter", str(HOME / "sft" / "adapter"), "--target", options.target]
         words += ["--steps", str(options.steps), "--group", str(options.group)]
         words += ["--tokens", str(options.tokens), "--rate", "1e-4", "--contrast", "0.25"]
+        words += ["--write", "200"]  # others than those that sft learnt by heart
     done = HOME / name / "adapter" / "adapter_config.json"
     return [Stage(name, done, lambda left: words)]
 

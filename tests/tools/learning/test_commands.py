@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,8 +17,11 @@ from kernelwright.tools.learning.contract.prompts import question
 from kernelwright.tools.learning.data.dataset import write
 from kernelwright.tools.learning.data.records import Attempt, Problem, Provenance
 from kernelwright.tools.learning.judging import Judge
+from kernelwright.tools.learning.training.rl import RlSettings
+from kernelwright.tools.learning.writing.families import LEARNT
 from kernelwright.tools.types import Verdict
 from kernelwright.ui.cli.app import run
+from kernelwright.ui.cli.learn.train import own_tasks
 
 WITHOUT = [name for name in ("peft", "transformers") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -79,6 +83,9 @@ def test_from_a_data_set_to_a_served_model(
     told = learn("rl", "--data", data, *model, *adapter, *out("rl"), *steps)
     assert (tmp_path / "rl" / "curves.svg").read_text().count("<polyline") == 7
     assert "rl/adapter" in told
+    assert "own/adapter" in learn(
+        "rl", "--data", data, *model, *adapter, *out("own"), *steps, "--write", "3"
+    )
     learn("evaluate", "--data", data, *model, *out("before"), *few)
     trained = ["--adapter", str(tmp_path / "rl" / "adapter")]
     told = learn(
@@ -94,3 +101,12 @@ def test_from_a_data_set_to_a_served_model(
     assert run(["learn", "sft", "--data", data, "--model", data, *out("x")]) == 2
     assert "there is no model in" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_reinforcement_draws_tasks_that_the_data_set_does_not_have() -> None:
+    settings = RlSettings(data="data", model="model", written=5)
+    drawn = asyncio.run(own_tasks(settings, ()))
+    assert len(drawn) == 5
+    assert {problem.family for problem in drawn} <= set(LEARNT)
+    first, second, *others = drawn
+    assert asyncio.run(own_tasks(settings, (first.key, second.key))) == others

@@ -63,6 +63,8 @@ class RlSettings(Value):
         contrast: The share of prompts that show verified answers, where there are any.
         shown: Tokens at most of a prompt that shows some.
         eager_only: Whether speed is told beside eager alone, or beside torch.compile as well.
+        written: How many tasks are drawn for it alone, as modules of learnt families; 0 takes those
+            of the data set, whose answers the adapter may have been trained on already.
         save_every: Steps between checkpoints.
         seed: Of tasks, exemplars and sampling.
     """
@@ -81,6 +83,7 @@ class RlSettings(Value):
     contrast: float = 0.5
     shown: int = 2400
     eager_only: bool = True
+    written: int = 0
     save_every: int = 1
     seed: int = 0
 

@@ -85,7 +85,10 @@ def _column_reduction(draw: Draw, most: int) -> Parts:
 
 
 def _softmax(draw: Draw, most: int) -> Parts:
-    end = draw.choice(("torch.softmax(x, -1)", "torch.softmax(x * 0.125, -1)"))
+    end = draw.choice(
+        ("torch.softmax(x, -1)", "torch.softmax(x * 0.125, -1)",
+         "torch.exp(x - x.amax(-1, keepdim=True))")
+    )  # fmt: skip
     return Parts((*_chain(draw, "x", 0, 2), f"return {end}"), (_shape(draw, most),))
 
 
@@ -97,9 +100,13 @@ def _layer_norm(draw: Draw, most: int) -> Parts:
     return Parts(forward, shapes, (f"self.norm = nn.LayerNorm({shape[-1]})",))
 
 
-def _squared_loss(draw: Draw, most: int) -> Parts:
+def _loss(draw: Draw, most: int) -> Parts:
     shape = _shape(draw, min(most, 1 << 18))
-    end = draw.choice(("F.mse_loss(x, y)", "((x - y) * (x - y)).sum()", "F.l1_loss(x, y)"))
+    end = draw.choice(
+        ("F.mse_loss(x, y)", "((x - y) * (x - y)).sum()", "F.l1_loss(x, y)",
+         "torch.maximum(x - y, 0.5 * (y - x)).mean()", "F.softplus(-x * y).mean()",
+         "F.soft_margin_loss(x, torch.sign(y))", "torch.abs(x * y).mean()")
+    )  # fmt: skip
     return Parts((*_chain(draw, "x", 0, 1), f"return {end}"), (shape, shape))
 
 
@@ -158,6 +165,39 @@ def _neighbours(draw: Draw, most: int) -> Parts:
     return Parts((*_chain(draw, "x", 0, 2), f"return {end}"), ((rows, columns),))
 
 
+def _grouped(draw: Draw, most: int) -> Parts:
+    """Of every so many elements of a row one result."""
+    rows, columns = _shape(draw, most)
+    group = draw.choice((5, 8, 16))
+    groups = max(1, columns // group)
+    end = draw.choice(_REDUCED).format(f"x.view({rows}, {groups}, {group})", "-1")
+    return Parts((*_chain(draw, "x", 0, 2), f"return {end}"), ((rows, groups * group),))
+
+
+def _deviation(draw: Draw, most: int) -> Parts:
+    """A row's one figure that takes another figure of the row, or two of them."""
+    end = draw.choice(
+        ("(x - x.mean(-1, keepdim=True)).abs().mean(-1)", "x.amax(-1) - x.amin(-1)",
+         "x.sum(-1) / (1e-3 + x.abs().amax(-1))", "torch.log1p(x.abs().sum(-1))",
+         "(x - x.amax(-1, keepdim=True)).sum(-1)", "torch.sqrt(x.abs().mean(-1))")
+    )  # fmt: skip
+    return Parts((*_chain(draw, "x", 0, 2), f"return {end}"), (_shape(draw, most),))
+
+
+def _scaled_rows(draw: Draw, most: int) -> Parts:
+    """Rows by a root, a logarithm or an exponential of one of their figures, and by a weight."""
+    shape = _shape(draw, most)
+    figure = draw.choice(
+        ("x.abs().mean(-1, keepdim=True)", "x.abs().amax(-1, keepdim=True)",
+         "torch.sigmoid(x).sum(-1, keepdim=True)")
+    )  # fmt: skip
+    scale = draw.choice(
+        ("torch.rsqrt({0} + 1e-5)", "1.0 / (1.0 + {0})", "torch.exp(-{0})", "torch.log1p({0})")
+    )
+    forward = (f"r = {scale.format(figure)}", *_chain(draw, "x", 0, 1), "return x * r + self.shift")
+    return Parts(forward, (shape,), (f"self.shift = nn.Parameter(torch.randn({shape[-1]}))",))
+
+
 def _gated(draw: Draw, most: int) -> Parts:
     shape = _shape(draw, most)
     gate = draw.choice(("F.silu", "F.gelu", "torch.sigmoid", "torch.tanh"))
@@ -198,9 +238,10 @@ def _spread(draw: Draw, most: int) -> Parts:
 _LEARNT: Mapping[str, Callable[[Draw, int], Parts]] = {
     "activations": _activations, "residual": _residual, "row_reduction": _row_reduction,
     "column_reduction": _column_reduction, "softmax": _softmax, "layer_norm": _layer_norm,
-    "squared_loss": _squared_loss, "running_sum": _running_sum, "turned": _turned,
+    "loss": _loss, "running_sum": _running_sum, "turned": _turned,
     "normalised_rows": _normalised_rows, "linear": _linear, "row_dots": _row_dots,
-    "masked": _masked, "neighbours": _neighbours,
+    "masked": _masked, "neighbours": _neighbours, "grouped": _grouped, "deviation": _deviation,
+    "scaled_rows": _scaled_rows,
 }  # fmt: skip
 _HELD_OUT: Mapping[str, Callable[[Draw, int], Parts]] = {
     "gated": _gated, "rms_norm": _rms_norm, "log_softmax": _log_softmax, "huber": _huber,

@@ -192,6 +192,9 @@ def rl(
     tasks: Annotated[int, typer.Option(min=1, help="Tasks of a step.")] = 8,
     group: Annotated[int, typer.Option(min=2, help="Answers to each.")] = 16,
     of: SomeTasks = None,
+    write: Annotated[
+        int, typer.Option(min=0, help="Draw so many tasks of its own instead of the data set's.")
+    ] = 0,
     contrast: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Prompts that show verified answers.")
     ] = 0.5,
@@ -227,6 +230,7 @@ def rl(
         rate=rate,
         contrast=contrast,
         eager_only=not compiled,
+        written=write,
         save_every=save_every,
         seed=seed,
     )

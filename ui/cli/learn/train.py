@@ -1,5 +1,6 @@
 """`learn sft`, `sample` and `rl`: a model trained on a data set, and data sampled from a model."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +25,17 @@ from kernelwright.tools.learning.training.rl import (
 )
 from kernelwright.tools.learning.training.sampling import judged_attempts
 from kernelwright.tools.learning.training.sft import SftSettings, SftStep, examples, fine_tune
-from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT
+from kernelwright.tools.learning.writing.drafts import Drafting, drafts, processes_beside
+from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT, modules
 from kernelwright.ui.cli.learn.curves import rl_curves, sft_curves
 from kernelwright.ui.cli.learn.evaluate import ValueT, askable, readable
 from kernelwright.ui.cli.learn.judges import done, judging
 from kernelwright.ui.cli.learn.models import model_of
 from kernelwright.ui.complaints import Complaint
 from kernelwright.ui.terminal.output import console, remarks
+
+# Far from the seeds that data sets are written with, so that modules are others.
+_OWN_SEED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,26 @@ def sft(place: Place, settings: SftSettings) -> None:
 def rl(place: Place, settings: RlSettings, tasks: int | None) -> None:
     """Reinforce and draw the curves."""
     path = place.data / files.PROBLEMS
-    problems = askable(rows_of(path, Problem), path)[:tasks]
+    problems = askable(rows_of(path, Problem), path)
     known = rows_of(place.data / files.ATTEMPTS, Attempt)
+    if settings.written:
+        held = rows_of(place.data / files.HELD_OUT, Problem)
+        seen = {problem.key for problem in (*problems, *held)}
+        problems = done(own_tasks(settings, seen))
+    problems = problems[:tasks]
     policy = _begun(place, settings.rank)
     course = _course(place.out, settings)
     done(_reinforced(place, settings, policy, problems, known, course))
     picture = rl_curves(place.out, course.steps(RlStep))
     _tell_end(course, picture)
+
+
+async def own_tasks(settings: RlSettings, seen: Collection[str]) -> list[Problem]:
+    """Tasks that the data set does not have, of the families that it learns from."""
+    drawn = modules(settings.written, settings.seed + _OWN_SEED)
+    asked = Drafting(modules=tuple(drawn), language="cuda", count=0, seed=settings.seed)
+    found = {draft.problem.key: draft.problem async for draft in drafts(asked, processes_beside())}
+    return [problem for key, problem in found.items() if key not in seen]
 
 
 async def _reinforced(
