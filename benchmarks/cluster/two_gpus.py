@@ -1,12 +1,15 @@
 """A suite on one GPU and on two of one host, by the same command: how much of the time is left.
 
     python benchmarks/cluster/two_gpus.py FOLDER --match 19-58 --one 0 --two 1,2 --out two_gpus.json
+    python benchmarks/cluster/two_gpus.py SOME_FOLDER --write 40 --out two_gpus.json
 
 Runs `kernelwright bench FOLDER --gpus ...` twice, one after the other, or beside each other on GPUs
 of their own with `--beside` (which the processors must have room for). Both begin with an empty
 cache of their own, so that neither finds what the other compiled. The seconds are those of the
 command from its start to its end, imports and the first worker's start included; the tasks' own
-seconds, summed, stand beside them, as a suite ends with whatever file takes longest.
+seconds, summed, stand beside them, as a suite ends with whatever file takes longest. With `--write`
+the folder is filled first with as many random modules, of all families that `kernelwright learn`
+draws from, the same ones every time.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from kernelwright.graphs.suite import read
+from kernelwright.tools.learning.writing.families import modules
 
 
 def main() -> None:
@@ -30,14 +34,23 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("folder", type=Path)
     words.add_argument("--match", action="append", default=[], help="as of `kernelwright bench`")
+    words.add_argument("--write", type=int, default=0, help="random modules into the folder")
     words.add_argument("--one", default="0", help="the GPU of the first run")
     words.add_argument("--two", default="0,1", help="the GPUs of the second")
+    words.add_argument("--two-first", action="store_true", help="in this order")
     words.add_argument("--beside", action="store_true", help="both at the same time")
     words.add_argument("--seconds-per-task", type=float, default=1.0)
     words.add_argument("--out", type=Path, required=True)
     asked = words.parse_args()
+    if asked.write:
+        asked.folder.mkdir(parents=True, exist_ok=True)
+        drawn = [*modules(asked.write, 7), *modules(asked.write // 3, 7, held_out=True)]
+        for module in drawn[-asked.write :]:
+            (asked.folder / f"{module.name}.py").write_text(module.source)
     with ThreadPoolExecutor(2 if asked.beside else 1) as pool:
-        runs = list(pool.map(lambda gpus: suite(asked, gpus), (asked.one, asked.two)))
+        order = (asked.two, asked.one) if asked.two_first else (asked.one, asked.two)
+        runs = list(pool.map(lambda gpus: suite(asked, gpus), order))
+    runs = runs[::-1] if asked.two_first else runs
     share = runs[1].seconds / runs[0].seconds
     told = {"runs": [asdict(run) for run in runs], "beside": asked.beside, "share": share}
     asked.out.write_text(json.dumps({**told, "argv": sys.argv[1:]}, indent=1) + "\n")

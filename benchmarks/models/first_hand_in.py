@@ -69,6 +69,14 @@ TASKS = {
     "silu_square": "(x * torch.sigmoid(x)) ** 2",
     "softmax": "torch.softmax(x, dim=1)",
     "center": "x - x.mean(dim=1, keepdim=True)",
+    "tanh": "torch.tanh(x)",
+    "clamp": "x.clamp(-0.5, 2.0)",
+    "row_mean": "x.mean(dim=1)",
+    "column_sum": "x.sum(dim=0)",
+    "leaky": "torch.where(x > 0, x, 0.1 * x)",
+    "row_scale": "x / (x.abs().sum(dim=1, keepdim=True) + 1e-6)",
+    "running_sum": "torch.cumsum(x, dim=1)",
+    "log_softmax": "torch.log_softmax(x, dim=1)",
 }
 IDEA = Idea(
     id="r1i1", title="One pass in parallel", category="fusion", round=1, origin="model",
