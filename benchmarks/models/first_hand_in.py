@@ -157,8 +157,10 @@ async def answered(
     )
 
 
-async def measured(model: ModelProfile, minutes: float, names: list[str]) -> list[Answer]:
-    """Both ways of every task until the time is over."""
+async def measured(
+    model: ModelProfile, minutes: float, names: list[str], ways: list[str]
+) -> list[Answer]:
+    """The ways of every task until the time is over."""
     found: list[Answer] = []
     ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +172,7 @@ async def measured(model: ModelProfile, minutes: float, names: list[str]) -> lis
                     here, task, policy=TracePolicy(), profile=search_profile("quick"),
                     hardware=await executor.hardware(), target="cpu",
                 )  # fmt: skip
-                for way in WAYS:
+                for way in ways:
                     if time.monotonic() >= ends:
                         return found
                     found.append(await answered(task, way, executor, archive, model))
@@ -193,8 +195,9 @@ async def traced(executor: LocalExecutor, folder: Path, name: str) -> Task:
 
 def shares(found: list[Answer]) -> Iterator[dict[str, str | int | float]]:
     """A line a way, of the tasks that both ways were asked about."""
-    both = {item.task for item in found if item.way == WAYS[1]}
-    for way in WAYS:
+    ways = [way for way in WAYS if any(item.way == way for item in found)]
+    both = {item.task for item in found if item.way == ways[-1]} if ways else set()
+    for way in ways:
         of = [item for item in found if item.way == way and item.task in both]
         yield {
             "way": way,
@@ -220,6 +223,7 @@ def main() -> None:
     parser.add_argument("--reply-tokens", type=int, default=1200)
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds of one question")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     model = ModelProfile(
@@ -227,7 +231,7 @@ def main() -> None:
         reply_tokens=given.reply_tokens, temperature=0.0, retries=0, tools=given.tools,
     )  # fmt: skip
     load = os.getloadavg()[0]
-    found = asyncio.run(measured(model, given.minutes, given.tasks))
+    found = asyncio.run(measured(model, given.minutes, given.tasks, given.ways))
     result = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": given.model,

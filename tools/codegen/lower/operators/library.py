@@ -37,6 +37,9 @@ _MANY, _FEW, _WITH_FEW = 32, 8, 0.01
 # Windows in which no channel meets another, with channels last: 10.9 TFLOP/s of 989 over the 18 of
 # a ConvNeXt (7 x 7, bf16; 1,234 us on an H200).
 _DEPTHWISE = 0.011
+# Single positions in groups of several channels, float32: 44.3 GFLOP of a ShuffleNet's in 3.06 ms
+# on an H200 (model_kernels_networks.jsonl), as no TF32 is used for them.
+_GROUPED = 0.0146
 
 # What is left of a convolution's own time over images once they are turned: torch.compile, which
 # turns them, took 0.48 to 0.65 of it in KernelBench's 2/1, 2/4 and 2/17 on an H200 (its whole time
@@ -244,6 +247,9 @@ def tensor_share(context: Context, node: Node) -> float | None:
     channels = context.value(arguments.tensor(0)).shape[1] // groups
     if channels == 1 < groups and context.lowering.channels_last:
         return _DEPTHWISE
+    is_single = prod(context.value(arguments.tensor(1)).shape[2:]) == 1
+    if channels > 1 < groups and is_single and node.out[0].dtype is DType.FLOAT32:
+        return _GROUPED
     if channels < _FEW:
         return _WITH_FEW
     if node.out[0].dtype is DType.FLOAT32 and not context.is_tf32:

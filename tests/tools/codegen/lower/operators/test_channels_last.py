@@ -241,6 +241,16 @@ def test_groups_of_several_channels_are_expected_to_be_slower_so(groups: int, ch
     assert not turned.turned_launches
 
 
+@pytest.mark.parametrize(("groups", "dtype"), [(1, "float32"), (2, "float32"), (2, "bfloat16")])
+def test_single_positions_in_groups_use_no_tf32(groups: int, dtype: str, check: Check) -> None:
+    kind = getattr(torch, dtype)
+    module = nn.Sequential(nn.Conv2d(64, 64, 1, groups=groups, dtype=kind), nn.ReLU())
+    graph = check(module, torch.randn(2, 64, 9, 8, dtype=kind)).graph
+    (call,) = (s for s in lower(graph).steps if isinstance(s, PlanLine) and s.cost_flops)
+    tf32 = 0.15 if dtype == "float32" else 0.3
+    assert call.tensor_share == (0.0146 if dtype == "float32" and groups > 1 else tf32)
+
+
 def test_a_convolution_of_few_channels_is_expected_to_be_slow(check: Check) -> None:
     graph = check(*CASES["an activation"][:1], torch.randn(2, 3, 9, 8)).graph
     (call,) = (s for s in lower(graph).steps if isinstance(s, PlanLine) and s.cost_flops)
