@@ -47,16 +47,20 @@ def main() -> None:
         drawn = [*modules(asked.write, 7), *modules(asked.write // 3, 7, held_out=True)]
         for module in drawn[-asked.write :]:
             (asked.folder / f"{module.name}.py").write_text(module.source)
-    with ThreadPoolExecutor(2 if asked.beside else 1) as pool:
-        order = (asked.two, asked.one) if asked.two_first else (asked.one, asked.two)
-        runs = list(pool.map(lambda gpus: suite(asked, gpus), order))
-    runs = runs[::-1] if asked.two_first else runs
-    share = runs[1].seconds / runs[0].seconds
-    told = {"runs": [asdict(run) for run in runs], "beside": asked.beside, "share": share}
-    asked.out.write_text(json.dumps({**told, "argv": sys.argv[1:]}, indent=1) + "\n")
-    for run in runs:
+    order = (asked.two, asked.one) if asked.two_first else (asked.one, asked.two)
+    runs: dict[str, SuiteRun] = {}
+
+    def ran(gpus: str) -> None:
+        runs[gpus] = run = suite(asked, gpus)
         print(f"GPUs {run.gpus}: {run.tasks} tasks in {run.seconds:.1f} s", end=", ")
-        print(f"{run.task_seconds:.1f} s of tasks, the longest {run.longest_s:.1f} s")
+        print(f"{run.task_seconds:.1f} s of tasks, the longest {run.longest_s:.1f} s", flush=True)
+        # What there is so far stays, should the other run be cut off.
+        told = {"argv": sys.argv[1:], "runs": [asdict(one) for one in runs.values()]}
+        asked.out.write_text(json.dumps(told, indent=1) + "\n")
+
+    with ThreadPoolExecutor(2 if asked.beside else 1) as pool:
+        list(pool.map(ran, order))
+    share = runs[asked.two].seconds / runs[asked.one].seconds
     print(f"two take {share:.3f} of one's time")
 
 

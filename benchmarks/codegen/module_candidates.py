@@ -193,7 +193,6 @@ async def run(options: argparse.Namespace) -> None:
 
 def _measure(bench, planned: Planned, built: list, options: argparse.Namespace) -> None:
     import torch
-    from strategies.bench import MODEL_AHEAD_CYCLES, kernels_us
 
     from kernelwright.tools.tasks import Reference, draw
 
@@ -205,14 +204,8 @@ def _measure(bench, planned: Planned, built: list, options: argparse.Namespace) 
     ways = {"eager": reference.forward}
     if options.compiled:
         ways["compiled"] = torch.compile(reference.forward)
-    if options.autotuned:
-        ways["autotuned"] = torch.compile(reference.forward, mode="max-autotune-no-cudagraphs")
     for kind, way in ways.items():
-        way(args)
-        ms = bench.median_ms(lambda way=way: way(args), 5, MODEL_AHEAD_CYCLES)
-        used = kernels_us(lambda way=way: way(args))
-        peak = _peak_mib(lambda way=way: way(args))
-        bench.write(file=task.name, kind=kind, ms=ms, kernels_us=used, peak_mib=peak)
+        _pytorch(bench, task.name, kind, lambda way=way: way(args))
     for draft, made in zip(planned.drafts, built, strict=True):
         entry = {"file": task.name, "predicted_ms": draft.predicted_ms, "choices": draft.choices}
         entry["settings"] = " ".join(f"{s.name}={s.value}" for s in draft.candidate.settings)
@@ -228,6 +221,21 @@ def _measure(bench, planned: Planned, built: list, options: argparse.Namespace) 
             except Exception as error:
                 entry["held"] = {"failure": f"{type(error).__name__}: {error}"[:400]}
         bench.write(**entry)
+    if options.autotuned:  # last, as building it takes minutes
+        tuned = torch.compile(reference.forward, mode="max-autotune-no-cudagraphs")
+        _pytorch(bench, task.name, "autotuned", lambda: tuned(args))
+
+
+def _pytorch(bench, file: str, kind: str, call: Callable[[], object]) -> None:
+    """One of PyTorch's ways, which is built at the first call."""
+    from strategies.bench import MODEL_AHEAD_CYCLES, kernels_us
+
+    began = time.perf_counter()
+    call()
+    built_s = time.perf_counter() - began
+    ms = bench.median_ms(call, 5, MODEL_AHEAD_CYCLES)
+    used, peak = kernels_us(call), _peak_mib(call)
+    bench.write(file=file, kind=kind, ms=ms, kernels_us=used, peak_mib=peak, built_s=built_s)
 
 
 def _one(bench, candidate: Candidate, built, given, wanted) -> dict:

@@ -218,6 +218,26 @@ template <class T> __device__ __forceinline__ T load_finished(const T* at) {
     return load_words<false>(at);
 }
 
+// Combines every STEP-th of the parts from `first` on that an earlier launch left, `apart` from each
+// other. Eight are read before the first is combined: a division branches, and no read moves ahead of
+// a branch (392 parts by 32 lanes took 16 us on an H200 when each was read in its turn).
+template <int STEP, class P>
+__device__ __forceinline__ void combine_finished(P& into, const P* parts, int first, int end, long long apart) {
+    constexpr int AHEAD = 8;
+    for (int begin = first; begin < end; begin += AHEAD * STEP) {
+        P found[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) {
+            const int at = begin + u * STEP;
+            if (at < end) found[u] = load_finished(parts + at * apart);
+        }
+#pragma unroll
+        for (int u = 0; u < AHEAD; ++u) {
+            if (begin + u * STEP < end) into.combine(found[u]);
+        }
+    }
+}
+
 // Has the last-level cache fetch the line of this address, which will be read soon.
 __device__ __forceinline__ void prefetch([[maybe_unused]] const void* at) {
 #ifdef __CUDACC__
