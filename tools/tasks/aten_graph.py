@@ -42,6 +42,7 @@ from kernelwright.tools.tasks.modules import (
     Structure,
     Traced,
     argument_names,
+    buffer_made,
     input_changed,
     output_tensor,
     structure_of,
@@ -346,8 +347,11 @@ def _name(op: OpOverload) -> str:
 
 
 def _exported(module: nn.Module, inputs: Sequence[object], table: Table | None = None) -> Traced:
+    known = {name for name, _ in module.named_buffers()}
     with only_graphs(), shapes_without_unrolling():
         program = torch.export.export(module, tuple(inputs), strict=False)
+    if made := sorted(name for name, _ in module.named_buffers() if name not in known):
+        raise buffer_made(made[0])
     with only_graphs(), shapes_without_unrolling(), remembered_composites():
         program = program.run_decompositions(decompositions() if table is None else table)
     _refuse_regions(program.graph)

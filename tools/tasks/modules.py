@@ -291,6 +291,15 @@ def input_changed(name: str) -> RefusedError:
     )
 
 
+def buffer_made(name: str) -> RefusedError:
+    """The refusal for a forward that registers a buffer when it is first called."""
+    return refuse(
+        f"The forward registers its buffer {name!r} when it is first called, so that the module "
+        "has other weights afterwards; register it in __init__, or call the model once in a "
+        "function that --build names."
+    )
+
+
 def structure_of(spec: pytree.TreeSpec) -> Structure:
     """How the outputs are packed; RefusedError for dicts and classes."""
     for part in _parts(spec):

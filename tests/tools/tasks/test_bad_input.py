@@ -136,6 +136,10 @@ def test_bad_inputs_are_named(sentence: Sentence, rest: str, words: str) -> None
         ("return {2: x}", "a dictionary whose keys are not all words"),
         ("return ()", "returns nothing"),
         ("return x.add_(1)", "changes its input 'x' in place"),
+        (
+            "hasattr(self, 't') or self.register_buffer('t', x.cos()); return x * self.t",
+            "registers its buffer 't' when it is first called",
+        ),
         ("return x[x > 0]", "depends on the values of tensors at model.py:6"),
         ("return x if x.sum() > 0 else -x", "depends on the values of tensors at model.py:6"),
         ("return torch.fft.rfft(x)", "complex64"),
