@@ -38,6 +38,8 @@ from kernelwright.tools.types.value import AwaitingError
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
+# The heading of a prompt's last section, where it has one.
+_ANSWER = "\n# Your answer\n"
 
 
 class ToolLimits(Value):
@@ -222,12 +224,18 @@ class Bench:
 
 
 def with_words(prompt: Prompt, words: str) -> Prompt:
-    """The prompt with a section more at its end."""
+    """The prompt with a section more at its end, before what says how to answer.
+
+    A small model goes on from a prompt's last lines: whatever they are, it repeats them or does
+    what they say.
+    """
     *before, last = prompt.messages
     if last.author != "person":
         messages = (*prompt.messages, Message(author="person", text=words))
     else:
-        messages = (*before, last.model_copy(update={"text": f"{last.text}\n\n{words}"}))
+        asked, heading, answer = last.text.rpartition(_ANSWER)
+        ended = f"{asked}\n{words}\n{heading}{answer}" if heading else f"{answer}\n\n{words}"
+        messages = (*before, last.model_copy(update={"text": ended}))
     return prompt.model_copy(update={"messages": messages})
 
 

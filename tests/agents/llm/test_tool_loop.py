@@ -64,6 +64,16 @@ def tools(ran: list[int]) -> tuple[Tool, ...]:
     return (tool("double", about, Doubling, double, beforehand=(Doubling(number=4),)),)
 
 
+async def test_what_is_told_of_tools_stands_before_how_to_answer(tools: tuple[Tool, ...]) -> None:
+    client = Script([Reply(text="42")])
+    words = "2 x 21?\n\n# Your answer\n\nOne number."
+    asked = prompt().model_copy(update={"messages": (Message(author="person", text=words),)})
+    await ToolClient(client, tools, LooseBook(), "native", ToolLimits()).say(asked)
+    text = client.asked[0].messages[-1].text
+    assert text.index("2 x 21?") < text.index("# Tools") < text.index("# Your answer")
+    assert text.endswith("One number.")
+
+
 async def test_a_result_comes_back_as_a_tools_message_and_the_answer_after_it(
     tools: tuple[Tool, ...], ran: list[int]
 ) -> None:
