@@ -23,13 +23,14 @@ from kernelwright.tools.whole_files import UNFINISHED, fill_folder, write_whole
 BACKWARD = "backward"  # the folder of the gradients' kernels
 FORWARD = "forward"  # the folder of those that keep what the gradients' need
 PROJECT = "project"  # the folder of what the reference needs
-_EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")  # nor does this
-# Nor this, which is read and not imported: it imports torch.
+# What an export holds besides its module, as text: none of it uses anything of ours.
+_EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")
+_EXPORTED_CLOCKS = Path(__file__).with_name("exported_clocks.py")
+_EXPORTED_GRADIENTS = Path(__file__).with_name("exported_gradients.py")
+_EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")
+# Read and not imported, as these import torch: what sets a module's modes, and the judge's own.
 _EXPORTED_MODES = Path(candidates.__file__).parent / "run" / "modes.py"
-_EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")  # nor this
-# The judge's own; found without importing it, as it imports torch.
 _ROUNDINGS = Path(evaluate.__file__).with_name("verify") / "roundings.py"
-_EXPORTED_VERIFY = Path(__file__).with_name("exported_verify.py")  # uses nothing of ours
 
 
 def export_folder(material: Material, folder: Path) -> Path:
@@ -108,6 +109,7 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         **_header(material),
         **_modes(material),
         "verify.py": _EXPORTED_VERIFY.read_text(encoding="utf-8"),
+        "verify_clocks.py": _EXPORTED_CLOCKS.read_text(encoding="utf-8"),
         "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
         "verify_roundings.py": _ROUNDINGS.read_text(encoding="utf-8"),
         **_draws(material),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kernelwright.tools.export import exported_verify
-from kernelwright.tools.export.exported_verify import Clock, compare
+from kernelwright.tools.export import exported_clocks
+from kernelwright.tools.export.exported_clocks import Clock, compare
 
 FLUSH_MS, WORK_MS = 0.05, 0.02
 
@@ -28,7 +28,7 @@ class Card:
         self.queue(self.host_ms, WORK_MS)
 
     def hold(self, cycles: int) -> None:
-        self.queue(0.0, cycles / exported_verify.CYCLES_A_MS)
+        self.queue(0.0, cycles / exported_clocks.CYCLES_A_MS)
 
     def zero_(self) -> None:
         self.flushes += 1
@@ -66,8 +66,8 @@ class Card:
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Card:
     made = Card(host_ms=0.3)
-    monkeypatch.setattr(exported_verify, "torch", made.torch())
-    monkeypatch.setattr(exported_verify, "WARM_UP_S", 0.0)
+    monkeypatch.setattr(exported_clocks, "torch", made.torch())
+    monkeypatch.setattr(exported_clocks, "WARM_UP_S", 0.0)
     return made
 
 
@@ -81,7 +81,7 @@ def test_a_call_that_waits_for_the_device_is_counted(card: Card) -> None:
     card.host_ms = 99.0
     clock = Clock("cuda", queued=True)
     assert clock(card.call, 1) > 60
-    assert (clock.hold_ms, clock.late) == (exported_verify.MOST_HOLD_MS, 1)
+    assert (clock.hold_ms, clock.late) == (exported_clocks.MOST_HOLD_MS, 1)
 
 
 def test_a_single_call_is_the_second_of_two_and_holds_the_hosts_time(card: Card) -> None:
