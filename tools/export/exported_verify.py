@@ -357,7 +357,7 @@ def judged(name: str, ratios: Sequence[float]) -> bool:
     if high >= 1 and high - low > SETTLED_WIDTH * middle:
         word = "not settled: the interval is too wide, measure again"
     say(f"  against {name:<28} {middle:.3f}x, 95 % interval {low:.3f} to {high:.3f}: {word}")
-    return high >= 1
+    return bool(high >= 1)
 
 
 def main() -> int:
