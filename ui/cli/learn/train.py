@@ -77,13 +77,13 @@ def sft(place: Place, settings: SftSettings) -> None:
 def rl(place: Place, settings: RlSettings, tasks: int | None) -> None:
     """Reinforce and draw the curves."""
     path = place.data / files.PROBLEMS
-    problems = askable(rows_of(path, Problem), path)
+    problems = rows_of(path, Problem)
     known = rows_of(place.data / files.ATTEMPTS, Attempt)
     if settings.written:
         held = rows_of(place.data / files.HELD_OUT, Problem)
         seen = {problem.key for problem in (*problems, *held)}
         problems = done(own_tasks(settings, seen))
-    problems = problems[:tasks]
+    problems = askable(problems, path)[:tasks]
     policy = _begun(place, settings.rank)
     course = _course(place.out, settings)
     done(_reinforced(place, settings, policy, problems, known, course))
