@@ -219,11 +219,12 @@ template <class T> __device__ __forceinline__ T load_finished(const T* at) {
 }
 
 // Combines every STEP-th of the parts from `first` on that an earlier launch left, `apart` from each
-// other. Eight are read before the first is combined: a division branches, and no read moves ahead of
-// a branch (392 parts by 32 lanes took 16 us on an H200 when each was read in its turn).
+// other. Some are read before the first is combined: a division branches, and no read moves ahead of
+// a branch (392 parts by 32 lanes took 16 us on an H200 when each was read in its turn). Large parts
+// are read two or four at a time, as registers are few where blocks have many threads.
 template <int STEP, class P>
 __device__ __forceinline__ void combine_finished(P& into, const P* parts, int first, int end, long long apart) {
-    constexpr int AHEAD = 8;
+    constexpr int AHEAD = sizeof(P) > 32 ? 2 : sizeof(P) > 16 ? 4 : 8;
     for (int begin = first; begin < end; begin += AHEAD * STEP) {
         P found[AHEAD];
 #pragma unroll
