@@ -31,7 +31,9 @@ class ModelProfile(BaseModel):
     all, or by the server's `response_format`. `tools` says how the model calls tools: by the
     server's own means, as JSON in its answers, or not at all, and then it is told their facts.
     `timeout_s` is for one attempt; `retry_wait_s` is the first pause between attempts and doubles
-    with each. `extra_body` goes to the server as it is.
+    with each. `requests_at_once` are a role's, None for any number: a model on one's own machine
+    may answer one at a time, and time spent waiting for a turn is not the attempt's. `extra_body`
+    goes to the server as it is.
     Prices are US dollars per million tokens as of `priced_on`; None is unknown, 0 is free.
     """
 
@@ -49,6 +51,7 @@ class ModelProfile(BaseModel):
     retries: int = Field(default=4, ge=0)
     retry_wait_s: float = Field(default=1.0, ge=0)
     requests_per_second: float | None = Field(default=None, gt=0)
+    requests_at_once: int | None = Field(default=None, ge=1)
     stream: bool = True
     stream_usage: bool = True
     schema_mode: Literal["text", "json_object", "json_schema"] = "text"

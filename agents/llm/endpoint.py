@@ -8,6 +8,7 @@ spent (`agents.llm.client`).
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kernelwright.agents.llm.client import (
@@ -138,6 +139,8 @@ class EndpointClient:
         self.profile = profile
         self._on_piece = on_piece
         self._refused: set[str] = set()
+        most = profile.requests_at_once
+        self._turn = nullcontext() if most is None else asyncio.Semaphore(most)
         self._chat: ReasoningChat | None = None
 
     async def say(self, prompt: Prompt) -> Reply:
@@ -156,7 +159,7 @@ class EndpointClient:
                 raise NoToolsError
             try:
                 self._model()  # its library takes seconds to import, which are not the server's
-                async with asyncio.timeout(self.profile.timeout_s):
+                async with self._turn, asyncio.timeout(self.profile.timeout_s):
                     await self._listen(prompt, heard)
                 seconds = asyncio.get_running_loop().time() - began
                 return self._reply(prompt, heard, seconds)

@@ -340,6 +340,26 @@ async def test_a_rate_limit_spreads_requests(serve: Serve, profile_for: ProfileF
     assert time.monotonic() - began >= 0.25
 
 
+@pytest.mark.parametrize("most", [1, 3, None])
+async def test_no_more_requests_than_a_profile_says_are_under_way(
+    most: int | None, serve: Serve, profile_for: ProfileFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, under_way, seen = EndpointClient._listen, [], []
+
+    async def counted(self: EndpointClient, *given: object) -> None:
+        under_way.append(1)
+        seen.append(len(under_way))
+        await asyncio.sleep(0.02)
+        await usual(self, *given)
+        under_way.pop()
+
+    monkeypatch.setattr(EndpointClient, "_listen", counted)
+    client = EndpointClient(profile_for(serve(TEXT), requests_at_once=most))
+    replies = await asyncio.gather(*(client.say(PROMPT) for _ in range(6)))
+    assert len(replies) == 6
+    assert max(seen) == (most or 6)
+
+
 async def test_a_question_that_is_cancelled_ends_at_once(
     misbehaving: object, serve: Serve, profile_for: ProfileFor
 ) -> None:
