@@ -31,9 +31,9 @@ class ModelProfile(BaseModel):
     all, or by the server's `response_format`. `tools` says how the model calls tools: by the
     server's own means, as JSON in its answers, or not at all, and then it is told their facts.
     `timeout_s` is for one attempt; `retry_wait_s` is the first pause between attempts and doubles
-    with each. `requests_at_once` are a role's, None for any number: a model on one's own machine
-    may answer one at a time, and time spent waiting for a turn is not the attempt's. `extra_body`
-    goes to the server as it is.
+    with each. `requests_at_once` are of all roles, None for any number: a model on one's own
+    machine may answer one at a time, and waiting for a turn is no part of the attempt's time.
+    `extra_body` goes to the server as it is.
     Prices are US dollars per million tokens as of `priced_on`; None is unknown, 0 is free.
     """
 

@@ -1,4 +1,4 @@
-"""Clients that wrap another one to ask again, record or replay; and one client built for each role.
+"""Clients that wrap another one to ask again, end, record or replay; and one built for each role.
 
 Asking again happens where it may help, and waits longer each time, or as long as the server says.
 What was answered is kept before anyone acts upon it, so that nothing is asked twice: a resumed or
@@ -127,6 +127,39 @@ class Book(Protocol):
 Tell = Callable[[Call], None]
 
 
+class LimitedClient:
+    """Gives a question up when the search's seconds are over: a slow model would outlast them.
+
+    Args:
+        inner: Who is asked.
+        left_s: Seconds that are left; None for as long as it takes.
+    """
+
+    WORDS = "the search's seconds were over before the model had answered"
+
+    def __init__(self, inner: LLMClient, left_s: Callable[[], float | None]) -> None:
+        self._inner = inner
+        self._left_s = left_s
+
+    async def say(self, prompt: Prompt) -> Reply:
+        """Answer one prompt.
+
+        Raises:
+            LLMError: There was no answer in time.
+        """
+        left_s = self._left_s()
+        if left_s is None:
+            return await self._inner.say(prompt)
+        ending = asyncio.timeout(max(0.0, left_s))
+        try:
+            async with ending:
+                return await self._inner.say(prompt)
+        except TimeoutError:
+            if not ending.expired():
+                raise
+            raise LLMError(self.WORDS) from None
+
+
 class RecordingClient:
     """Looks into the book first, and writes down what it had to ask.
 
@@ -214,6 +247,7 @@ class ClientContext:
         manual: Makes the client of a person.
         tell: Called with every call after it was kept.
         on_piece: Called with the pieces of streamed answers.
+        left_s: Seconds that a question may still take; None for as long as it takes.
     """
 
     book: Book
@@ -221,6 +255,7 @@ class ClientContext:
     manual: MakeManual
     tell: Tell | None = None
     on_piece: OnPiece | None = None
+    left_s: Callable[[], float | None] = lambda: None
 
 
 def clients_for(
@@ -233,7 +268,10 @@ def clients_for(
         for known, before in made:
             if known == profile:
                 return before
-        made.append((profile, RecordingClient(_asked(profile, around), around.book, around.tell)))
+        asked = _asked(profile, around)
+        if profile.kind != "manual":  # what a person takes is not of the search's seconds
+            asked = LimitedClient(asked, around.left_s)
+        made.append((profile, RecordingClient(asked, around.book, around.tell)))
         return made[-1][1]
 
     return {role: client(models.of(role)) for role in roles}

@@ -113,6 +113,7 @@ def _clients(models: Models, around: Circumstances) -> dict[str, LLMClient]:
             manual=lambda person: _manual(person, around),
             tell=lambda call: _tell(call, around),
             on_piece=_overheard(around),
+            left_s=around.left_s,
         ),
     )
 

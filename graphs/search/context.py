@@ -58,6 +58,7 @@ class Circumstances:
     inside `archive.waiting()`, so that the time is not counted as spent. `overhear` is given what
     models say while they say it; nothing of that is kept. `budget` is what models may cost. Tools
     of roles work with `bench`, None where they have none, and their calls are kept in `book`.
+    `left_s` says how many seconds a question may still take, None for as long as it takes.
     """
 
     task: Task
@@ -71,6 +72,7 @@ class Circumstances:
     budget: TokenBudget = field(default_factory=TokenBudget)
     bench: Workbench | None = None
     book: ToolBook | None = None
+    left_s: Callable[[], float | None] = lambda: None
 
 
 MakeAgents = Callable[[Circumstances], AgentSet]
@@ -217,6 +219,7 @@ class SearchContext:
             self.budget,
             self._bench(),
             self.book or EventBook(self.archive, self.emit),
+            lambda: self.left_s,
         )
         made = self.make_agents(around)
         self._made = made.without(self.profile.without, self.seed, self.roles)

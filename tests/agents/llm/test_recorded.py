@@ -1,7 +1,15 @@
+import asyncio
+
 import pytest
 
 from kernelwright.agents.llm.client import LLMError, TokenBudget
-from kernelwright.agents.llm.wrappers import ClientContext, RecordingClient, clients_for
+from kernelwright.agents.llm.wrappers import (
+    ClientContext,
+    LimitedClient,
+    RecordingClient,
+    ReplayingClient,
+    clients_for,
+)
 from kernelwright.agents.roles import ROLES
 from kernelwright.profiles.load import ModelProfile, Models
 from kernelwright.tools.types import Call, Message, Prompt, Reply
@@ -90,3 +98,25 @@ async def test_one_model_is_one_client_and_a_person_is_another() -> None:
     assert asked == [person]
     assert (await clients["critic"].say(PROMPT)).text == "by hand"
     assert len(book.kept) == 1
+
+
+async def test_a_question_is_given_up_when_the_seconds_are_over_and_kept_as_a_failure() -> None:
+    class Slow:
+        async def say(self, prompt: Prompt) -> Reply:
+            await asyncio.sleep(60)
+            return Reply(text="too late")
+
+    book = Notebook()
+    limited = RecordingClient(LimitedClient(Slow(), lambda: 0.05), book)
+    with pytest.raises(LLMError, match="seconds were over"):
+        await limited.say(PROMPT)
+    (kept,) = book.kept
+    assert kept.failure == LimitedClient.WORDS
+    with pytest.raises(LLMError, match="seconds were over"):  # and a replay says the same
+        await ReplayingClient(book.kept).say(PROMPT)
+
+
+async def test_a_question_without_a_limit_or_within_it_is_answered() -> None:
+    for left_s in (None, 5.0):
+        client = LimitedClient(Answers("in time"), lambda left_s=left_s: left_s)
+        assert (await client.say(PROMPT)).text == "in time"
