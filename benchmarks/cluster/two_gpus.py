@@ -44,8 +44,8 @@ def main() -> None:
     asked = words.parse_args()
     if asked.write:
         asked.folder.mkdir(parents=True, exist_ok=True)
-        drawn = [*modules(asked.write, 7), *modules(asked.write // 3, 7, held_out=True)]
-        for module in drawn[-asked.write :]:
+        held_out = modules(asked.write // 3, 7, held_out=True)
+        for module in (*modules(asked.write - len(held_out), 7), *held_out):
             (asked.folder / f"{module.name}.py").write_text(module.source)
     order = (asked.two, asked.one) if asked.two_first else (asked.one, asked.two)
     runs: dict[str, SuiteRun] = {}

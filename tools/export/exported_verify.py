@@ -17,6 +17,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -323,9 +324,15 @@ def verify_sizes(pair: Pair) -> bool:
     return fine
 
 
+@cache
+def clocks_file() -> ModuleType:
+    """How times are taken, beside this file."""
+    return load_module("verify_clocks")
+
+
 def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
     """Time against eager and torch.compile; whether the module is nowhere slower."""
-    timing, inputs = load_module("verify_clocks"), pair.inputs(1, lambda x: x)
+    timing, inputs = clocks_file(), pair.inputs(1, lambda x: x)
     gpu = pair.device.startswith("cuda")
     clocks = {"device time": timing.Clock(pair.device, queued=True)} if gpu else {}
     clocks["single calls" if gpu else "time"] = timing.Clock(pair.device, queued=False)
@@ -351,7 +358,7 @@ def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
 
 def judged(name: str, ratios: Sequence[float]) -> bool:
     """Say what the pairs show; whether the module is not slower by them."""
-    low, high = load_module("verify_clocks").interval(ratios)
+    low, high = clocks_file().interval(ratios)
     middle = statistics.median(ratios)
     word = "faster" if low > 1 else "SLOWER" if high < 1 else "not distinguishable"
     if high >= 1 and high - low > SETTLED_WIDTH * middle:
@@ -382,7 +389,7 @@ def main() -> int:
         say("Correctness, against the reference in float64:")
         if not chosen.steps and not (verify(pair) and verify_sizes(pair)):
             return 1
-        known = SimpleNamespace(**(vars(load_module("verify_clocks")) | globals()))
+        known = SimpleNamespace(**(vars(clocks_file()) | globals()))
         fine = load_module("verify_gradients").examine(known, pair, chosen)
         if not chosen.no_timing and not chosen.steps:
             say("Time, as the reference's over the module's:")

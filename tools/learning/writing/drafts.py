@@ -8,7 +8,7 @@ line for each. They leave the device alone, and end with whoever started them.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from kernelwright.tools.learning.contract.launches import interface
 from kernelwright.tools.learning.data.records import Problem
@@ -103,6 +103,13 @@ async def drafts(asked: Drafting, processes: int = 0) -> AsyncGenerator[Draft, N
             if process.returncode is None:
                 process.kill()
         await asyncio.gather(*(process.wait() for process in begun))
+
+
+async def problems_of(modules: Sequence[Module], seed: int) -> list[Problem]:
+    """The modules that are problems, without answers, in their order."""
+    # No answer is drafted, so that the language does not matter.
+    asked = Drafting(modules=tuple(modules), language="cuda", count=0, seed=seed)
+    return [draft.problem async for draft in drafts(asked, processes_beside())]
 
 
 async def _begun(asked: Drafting) -> asyncio.subprocess.Process:

@@ -10,7 +10,7 @@ from kernelwright.tools.archive import default_home
 from kernelwright.tools.learning.data.dataset import Summary, write
 from kernelwright.tools.learning.data.records import Attempt, Problem
 from kernelwright.tools.learning.data.runs import from_runs
-from kernelwright.tools.learning.writing.drafts import Drafting, drafts, processes_beside
+from kernelwright.tools.learning.writing.drafts import problems_of, processes_beside
 from kernelwright.tools.learning.writing.examples import ANSWERS, written
 from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT, modules
 from kernelwright.ui.cli.learn.judges import done, judging
@@ -106,8 +106,7 @@ async def _written(options: DatasetOptions) -> list[tuple[Problem, tuple[Attempt
 async def _held_out(options: DatasetOptions) -> list[Problem]:
     """The tasks to evaluate on; nobody is judged meanwhile, whatever the device."""
     drawn = modules(options.held_out, options.seed, held_out=True, small=options.small)
-    asked = Drafting(modules=tuple(drawn), language="cuda", count=0, seed=options.seed)
-    return [draft.problem async for draft in drafts(asked, processes_beside())]
+    return await problems_of(drawn, options.seed)
 
 
 def _families(names: tuple[str, ...]) -> str:

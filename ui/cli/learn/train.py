@@ -25,7 +25,7 @@ from kernelwright.tools.learning.training.rl import (
 )
 from kernelwright.tools.learning.training.sampling import judged_attempts
 from kernelwright.tools.learning.training.sft import SftSettings, SftStep, examples, fine_tune
-from kernelwright.tools.learning.writing.drafts import Drafting, drafts, processes_beside
+from kernelwright.tools.learning.writing.drafts import problems_of
 from kernelwright.tools.learning.writing.families import HELD_OUT, LEARNT, modules
 from kernelwright.ui.cli.learn.curves import rl_curves, sft_curves
 from kernelwright.ui.cli.learn.evaluate import ValueT, askable, readable
@@ -94,8 +94,7 @@ def rl(place: Place, settings: RlSettings, tasks: int | None) -> None:
 async def own_tasks(settings: RlSettings, seen: Collection[str]) -> list[Problem]:
     """Tasks that the data set does not have, of the families that it learns from."""
     drawn = modules(settings.written, settings.seed + _OWN_SEED)
-    asked = Drafting(modules=tuple(drawn), language="cuda", count=0, seed=settings.seed)
-    found = {draft.problem.key: draft.problem async for draft in drafts(asked, processes_beside())}
+    found = {problem.key: problem for problem in await problems_of(drawn, settings.seed)}
     return [problem for key, problem in found.items() if key not in seen]
 
 
