@@ -18,6 +18,8 @@ it, by turns first. What the library brings is the seconds of the one over the o
 costs the fastest time of the one over the other; the first candidate is told beside the final best.
 Every search is a line of `--out` as soon as it ended. With `--home` the library stays there, so
 that the same call goes on where the last one ended, was cut off by `--limit-s` or lost its device.
+With `--part K/N` a call makes every N-th search, so that N GPUs share them: first the earlier ones
+(`--only earlier`), then what is compared (`--only compared`), each with an `--out` of its own.
 """
 
 import argparse
@@ -100,7 +102,7 @@ async def searched(
         fresh=fresh,
     )
     if isinstance(summary, Refusal):
-        raise SystemExit(f"{file.stem}: {summary.sentence}")
+        return {"refused": summary.sentence, "screened_ms": None}
     judged = [item for item in events if isinstance(item, CandidateJudged)]
     begun = next(item.at for item in events if isinstance(item, RunStarted))
     screened = [i for i in judged if i.effort == "screen" and i.evaluation.screen is not None]
@@ -130,6 +132,8 @@ async def after_others(given: argparse.Namespace) -> list[dict[str, object]]:
     done = {(row["example"], row["search"]) for row in rows}
     known = dict(islice(MODULES.items(), given.earlier))
     like = {name: replace(known[name], inputs=of) for name, of in LIKE.items() if name in known}
+    known = {} if given.only == "compared" else share(known, given.part)
+    like = {} if given.only == "earlier" else share(like, given.part)
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kernelwright-earlier-") as folder:
         home = given.home or Path(folder)
@@ -146,6 +150,12 @@ async def after_others(given: argparse.Namespace) -> list[dict[str, object]]:
                 told(rows, given, name, search, await once(file, home, judge, given, search))
     compared(rows)
     return rows
+
+
+def share(modules: dict[str, Module], part: str) -> dict[str, Module]:
+    """Every N-th of them from the K-th, of a part "K/N"."""
+    first, every = (int(word) for word in part.split("/"))
+    return dict(islice(modules.items(), first - 1, None, every))
 
 
 EARLIER, WITH, WITHOUT = "earlier", "library", "without"
@@ -242,6 +252,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="of a search; else its profile's own")
     parser.add_argument("--earlier", type=int, default=0, help="searches before, of other loops")
     parser.add_argument("--home", type=Path, help="where the earlier ones' library stays")
+    parser.add_argument("--part", default="1/1", help="every N-th loop from the K-th, as K/N")
+    parser.add_argument("--only", default="", choices=["earlier", "compared"])
     parser.add_argument("--limit-s", type=float, default=math.inf, help="then none is begun")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -17,7 +17,14 @@ from kernelwright.tools.evaluate.messages import (
 )
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.sandbox.ending import Ended
-from kernelwright.tools.types import Baseline, Refusal, Task
+from kernelwright.tools.types import (
+    Baseline,
+    Baselines,
+    Conditions,
+    Measurement,
+    Refusal,
+    Task,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -71,6 +78,42 @@ async def test_a_process_that_falls_over_while_a_task_is_audited_is_replaced_and
     reading = Reading(shop, Builder(shop))
     assert isinstance(await reading.audit(rows), Task)
     refused = await reading.audit(rows)
+    assert isinstance(refused, Refusal)
+    assert "segmentation fault" in refused.sentence
+    assert not answers
+
+
+async def test_a_process_that_falls_over_in_eager_is_replaced_and_asked_once_more(
+    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+    fallen = Ended(how="exited", status=-11, stage=None)
+    conditions = Conditions(device="gpu", l2_flushed=True, input_sets=1)
+    made = Measurement(
+        median_ms=1.0, p10_ms=1.0, p90_ms=1.0, samples_ms=(1.0,), conditions=conditions
+    )
+    timed = Reply(answer=BaselineMeasured(baseline=Baseline(name="eager", measurement=made)))
+    answers: list[Reply | Ended] = [fallen, timed, fallen, fallen]
+
+    async def known() -> Hardware:
+        return shop._known
+
+    async def ask(*_: object) -> Reply | Ended:
+        return answers.pop(0)
+
+    monkeypatch.setattr(shop, "hardware", known)
+    monkeypatch.setattr(shop, "ask", ask)
+    found = await KnownBaselines(shop, Builder(shop)).measured(rows, eager_only=True)
+    assert isinstance(found, Baselines)
+    eager = found.named("eager")
+    assert eager is not None
+    assert eager.measurement is not None
+    assert eager.measurement.conditions.notes == (
+        "asked again: the process before it ended with a segmentation fault",
+    )
+    refused = await KnownBaselines(shop, Builder(shop)).measured(rows, eager_only=True)
     assert isinstance(refused, Refusal)
     assert "segmentation fault" in refused.sentence
     assert not answers

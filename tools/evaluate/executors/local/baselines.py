@@ -12,6 +12,7 @@ from kernelwright.tools.evaluate.executors.local.builder import COMPILED, Builde
 from kernelwright.tools.evaluate.executors.local.workshop import (
     Workshop,
     expect,
+    fell,
     is_spent,
     readable,
     task_key,
@@ -229,6 +230,11 @@ class KnownBaselines:
             lost = f"compiled again: with what another process had compiled it {_end(reply)}"
             self._builder.discard(task)
             request = request.model_copy(update={"compiled": ()})
+            reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
+        elif name == "eager" and isinstance(reply, Ended) and fell(reply):
+            # A process that earlier tasks spoiled may fall over the first call of PyTorch's own,
+            # and without eager there is no search: a new one tells whether it is the module.
+            lost = f"asked again: the process before it {_end(reply)}"
             reply = await shop.ask(task, request, shop.rules.baseline_s, readable(task))
         if is_spent(reply) and not expect(reply, BaselineMeasured).baseline.measurement:
             # A new process has what earlier tasks may have left no room for.
