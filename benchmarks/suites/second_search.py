@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "codegen"))
 
 from surface_modules import MODULES, Module
 
-from kernelwright.graphs.regions.judge import RegionJudge
+from kernelwright.graphs.regions.judge import RegionJudge, beside_eager_alone
 from kernelwright.graphs.run_view.events import CandidateJudged, Event, RunStarted
 from kernelwright.graphs.search.options.run_terms import opened
 from kernelwright.graphs.search.run import start_search
@@ -118,6 +118,7 @@ async def searched(
         "seconds": summary.seconds,
         "screened_ms": final,
         "stopped_because": summary.stopped_because,
+        "phases_s": {phase.name: round(phase.seconds, 2) for phase in executor.spent(str(file))},
     }
 
 
@@ -138,7 +139,7 @@ async def after_others(given: argparse.Namespace) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory(prefix="kernelwright-earlier-") as folder:
         home = given.home or Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        async with opened(None, given.target) as judge:
+        async with opened(None, given.target) as judge, beside_eager_alone(judge):
             for name, search, text in searches(known, like):
                 if (name, search) in done:
                     continue
@@ -238,7 +239,7 @@ async def measured(given: argparse.Namespace) -> list[dict[str, object]]:
                 ("other shapes, without", like, True),
             ):
                 file = EXAMPLES / f"{name}.py"
-                async with opened(None, given.target) as judge:
+                async with opened(None, given.target) as judge, beside_eager_alone(judge):
                     found = await searched(file, inputs, home, judge, given, fresh=fresh)
                 told(rows, given, name, words, found)
     return rows

@@ -28,7 +28,7 @@ _WORDS = {
 # What a dying process's traceback begins with, and its innermost frame: the last two parts of the
 # file's path, the line and the function.
 _FATAL = re.compile(
-    r"\(most recent call first\):\s*"
+    r"\(most recent call first\):\s*(?P<collecting>Garbage-collecting\s*)?"
     r'File "(?:[^"\n]*/)?(?P<file>[^"/\n]+/[^"/\n]+)", line (?P<line>\d+) in (?P<name>\w+)'
 )
 
@@ -61,7 +61,10 @@ class Ended(Value):
     def place(self) -> str:
         """Where Python was when a signal ended it, by its own last words; "" where unknown."""
         found = _FATAL.search(self.output) if self.signal is not None else None
-        return f"{found['file']}:{found['line']} in {found['name']}" if found else ""
+        if found is None:
+            return ""
+        collecting = ", collecting garbage" if found["collecting"] else ""
+        return f"{found['file']}:{found['line']} in {found['name']}{collecting}"
 
     @property
     def words(self) -> str:
