@@ -196,13 +196,18 @@ template <int CACHE, int N, class T> __device__ __forceinline__ void store(T* at
 }
 
 // A value of 4-byte words, past the first-level cache or through it as what nobody writes any more.
+// It is read in the largest words that its size is a multiple of: 32 lanes that each read four words
+// far apart ask the cache for 128 places, and for 32 where the four are one. `at` is an element of an
+// array that lies on a multiple of 16 bytes.
 template <bool WRITTEN_NOW, class T> __device__ __forceinline__ T load_words(const T* at) {
+    constexpr int WIDTH = sizeof(T) % 16 == 0 ? 16 : sizeof(T) % 8 == 0 ? 8 : 4;
+    using W = typename Word<WIDTH>::type;
     T out;
-    const unsigned int* from = reinterpret_cast<const unsigned int*>(at);
+    const W* from = reinterpret_cast<const W*>(at);
 #pragma unroll
-    for (int i = 0; i < (int)(sizeof(T) / 4); ++i) {
-        const unsigned int word = WRITTEN_NOW ? __ldcg(from + i) : __ldg(from + i);
-        memcpy(reinterpret_cast<char*>(&out) + 4 * i, &word, 4);
+    for (int i = 0; i < (int)(sizeof(T) / WIDTH); ++i) {
+        const W word = WRITTEN_NOW ? __ldcg(from + i) : __ldg(from + i);
+        memcpy(reinterpret_cast<char*>(&out) + WIDTH * i, &word, WIDTH);
     }
     return out;
 }
@@ -220,8 +225,8 @@ template <class T> __device__ __forceinline__ T load_finished(const T* at) {
 
 // Combines every STEP-th of the parts from `first` on that an earlier launch left, `apart` from each
 // other. Some are read before the first is combined: a division branches, and no read moves ahead of
-// a branch (392 parts by 32 lanes took 16 us on an H200 when each was read in its turn). Large parts
-// are read two or four at a time, as registers are few where blocks have many threads.
+// a branch. Large parts are read two or four at a time, as registers are few where blocks have many
+// threads.
 template <int STEP, class P>
 __device__ __forceinline__ void combine_finished(P& into, const P* parts, int first, int end, long long apart) {
     constexpr int AHEAD = sizeof(P) > 32 ? 2 : sizeof(P) > 16 ? 4 : 8;
