@@ -159,14 +159,16 @@ def drawn(spec: dict[str, Any]) -> Any:
 
 
 def flat(result: Any) -> list[torch.Tensor]:
-    """A forward's results as a list, whatever they are packed in."""
+    """A forward's results as a list, whatever they are packed in; constants are left out."""
     if isinstance(result, torch.Tensor):
         return [result]
+    if result is None or isinstance(result, bool | int | float | str):
+        return []
     if dataclasses.is_dataclass(result):
         result = [getattr(result, item.name) for item in dataclasses.fields(result)]
     elif isinstance(result, dict):
         result = list(result.values())
-    return [leaf for item in result or () for leaf in flat(item)]
+    return [leaf for item in result for leaf in flat(item)]
 
 
 def doubled(value: Any) -> Any:

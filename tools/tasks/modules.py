@@ -367,7 +367,7 @@ def check_outputs(outputs: object) -> None:
     """RefusedError for results that hold something other than tensors, or nothing."""
     leaves = leaves_of(outputs)
     if not leaves:
-        raise refuse("The forward returns nothing.")
+        raise refuse("The forward returns no tensor.")
     for position, leaf in enumerate(leaves, start=1):
         if not isinstance(leaf, torch.Tensor):
             kind = type(leaf).__name__

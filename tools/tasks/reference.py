@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from kernelwright.tools.tasks.convert import constants_of
-from kernelwright.tools.tasks.inputs.packing import leaves_of
+from kernelwright.tools.tasks.inputs.packing import result_apart, unchanged
 from kernelwright.tools.tasks.modules import build_module
 from kernelwright.tools.tasks.parts.find import Host
 from kernelwright.tools.tasks.random_draws import Generators
@@ -77,7 +77,11 @@ class Reference:
         self.generators.fix()
         with user_code("The forward", self._task.path), torch.no_grad(), self._precision():
             result = self.module(*(self._cast(arg) for arg in args))
-        leaves = leaves_of(result)
+        if isinstance(result, torch.Tensor):
+            return (result,)
+        leaves, packing = result_apart(result)
+        if self._task.returns is not None:
+            unchanged(packing, self._task.returns)
         if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             raise refuse("The forward returns something other than tensors.")
         return tuple(cast("list[torch.Tensor]", leaves))

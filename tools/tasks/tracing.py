@@ -28,7 +28,7 @@ from kernelwright.tools.tasks.audit.doubts import graph_badges
 from kernelwright.tools.tasks.convert import simplify, tensor_spec, to_graph
 from kernelwright.tools.tasks.cost import bytes_moved, flops
 from kernelwright.tools.tasks.inputs.domains import input_spec, keep_needed_domains, try_out
-from kernelwright.tools.tasks.inputs.packing import flattened, taken_apart
+from kernelwright.tools.tasks.inputs.packing import flattened, result_apart
 from kernelwright.tools.tasks.inputs.shapes import tied
 from kernelwright.tools.tasks.modules import (
     argument_names,
@@ -286,7 +286,7 @@ def _in_parts(
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
         given = [spec.name for spec in specs if spec.tensor is not None]
         graph = whole_graph(given, tensors, result)
-        returns = taken_apart(result, "The forward returns", own=file.__name__)[1]
+        returns = result_apart(result, own=file.__name__)[1]
     except RefusedError:
         return None
     if not parts:

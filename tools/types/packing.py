@@ -13,21 +13,22 @@ from typing import Literal
 
 from kernelwright.tools.types.value import Value
 
-PackingKind = Literal["leaf", "none", "tuple", "list", "dict", "fields"]
+PackingKind = Literal["leaf", "none", "constant", "tuple", "list", "dict", "fields"]
 
 
 class Packing(Value):
-    """A leaf, an absent value, or a container of such.
+    """A leaf, an absent value, a constant beside tensors that are returned, or a container of such.
 
     `fields` is a named tuple or a dataclass, made by its class with keywords. `of` is that class as
     `module:Name`, or `:Name` where the user's own file defines it; a dict's is "" unless it is an
-    OrderedDict. `keys` name the items of a dict and of fields.
+    OrderedDict, a tuple's unless it is a torch.Size. `keys` name the items of a dict and of fields. `text` is a constant as Python.
     """
 
     kind: PackingKind = "leaf"
     of: str = ""
     keys: tuple[str, ...] = ()
     items: tuple[Packing, ...] = ()
+    text: str = ""
 
     def printed(self, leaves: Iterator[str], class_name: Callable[[str], str]) -> str:
         """The expression that makes it.
@@ -40,10 +41,13 @@ class Packing(Value):
             return next(leaves)
         if self.kind == "none":
             return "None"
+        if self.kind == "constant":
+            return self.text
         parts = [item.printed(leaves, class_name) for item in self.items]
         named = list(zip(self.keys, parts, strict=False))
         if self.kind == "tuple":
-            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+            listed = f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+            return f"{class_name(self.of)}({listed})" if self.of else listed
         if self.kind == "list":
             return f"[{', '.join(parts)}]"
         if self.kind == "dict":
@@ -62,6 +66,8 @@ class Packing(Value):
             return [], [whole]
         if self.kind == "none":
             return [f"{whole} is None"], []
+        if self.kind == "constant":
+            return [f"{whole} == {self.text}"], []
         conditions, reached = self._opened(whole, class_name)
         leaves: list[str] = []
         for item, place in zip(self.items, reached, strict=True):
@@ -72,7 +78,8 @@ class Packing(Value):
 
     def _opened(self, whole: str, class_name: Callable[[str], str]) -> tuple[list[str], list[str]]:
         if self.kind in ("tuple", "list"):
-            kind = f"type({whole}) is {self.kind} and len({whole}) == {len(self.items)}"
+            kind = class_name(self.of) if self.of else self.kind
+            kind = f"type({whole}) is {kind} and len({whole}) == {len(self.items)}"
             return [kind], [f"{whole}[{place}]" for place in range(len(self.items))]
         if self.kind == "dict":
             kind = f"type({whole}) is {class_name(self.of) if self.of else 'dict'}"
@@ -86,6 +93,12 @@ class Packing(Value):
         """Whether it is a leaf, or a tuple or list of leaves."""
         flat = all(item.kind == "leaf" for item in self.items)
         return self.kind == "leaf" or (self.kind in ("tuple", "list") and flat)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """What is returned beside tensors, in order."""
+        own = (self.text,) if self.kind == "constant" else ()
+        return (*own, *(text for item in self.items for text in item.constants))
 
     @property
     def classes(self) -> tuple[str, ...]:

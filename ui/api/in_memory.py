@@ -34,7 +34,7 @@ from kernelwright.tools.tasks.inputs.packing import (
     call_packing,
     class_of,
     flat_names,
-    taken_apart,
+    result_apart,
 )
 from kernelwright.tools.tasks.refusals import message
 from kernelwright.tools.types import RefusedError
@@ -103,7 +103,7 @@ class Flat(nn.Module):
 
     def forward(self, *flat: object) -> object:
         """The module's result, taken apart."""
-        leaves, packing = taken_apart(self._called(self.inner, *flat), "The forward returns")
+        leaves, packing = result_apart(self._called(self.inner, *flat))
         self.seen.packing = packing
         return leaves[0] if packing.kind == "leaf" else tuple(leaves)
 

@@ -25,7 +25,7 @@ class Answer:
 class Model(nn.Module):
     def forward(self, x, mask=None, *, state, scale=1.0):
         y = torch.softmax(x, dim=-1)
-        return Answer(Pair(y, [y]), {"y": y}, None)
+        return Answer(Pair(y, [y]), {"y": y, "was": (x.shape, 3)}, None)
 
 
 def get_inputs():
@@ -50,7 +50,8 @@ model, theirs = Model(), reference.Model()
 for call in (model, torch.compile(model, fullgraph=True)):
     got, right = call(x, state=state, scale=1.0), theirs(x, state=state)
     assert type(got) is reference.Answer and type(got.rows) is reference.Pair, got
-    assert got.absent is None and list(got.more) == ["y"] and type(got.rows.second) is list
+    assert got.absent is None and list(got.more) == ["y", "was"] and type(got.rows.second) is list
+    assert got.more["was"] == right.more["was"] == (torch.Size([48, 96]), 3), got.more
     torch.testing.assert_close(got.rows.first, right.rows.first)
     torch.testing.assert_close(got.more["y"], right.more["y"])
     model(scale=1.0, state=state, x=x)

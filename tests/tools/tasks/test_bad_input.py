@@ -131,10 +131,10 @@ def test_bad_inputs_are_named(sentence: Sentence, rest: str, words: str) -> None
     [
         ("raise ValueError('never')", "The forward raises in line 6 ValueError: never"),
         ("return x @ x", "The forward raises in line 6 RuntimeError"),
-        ("return 3", "output 1 is a int"),
-        ("return x, 'y'", "output 2 is a str"),
+        ("return 3", "returns no tensor"),
+        ("return x, {3}", "The forward returns a set; tensors, tuples"),
         ("return {2: x}", "a dictionary whose keys are not all words"),
-        ("return ()", "returns nothing"),
+        ("return ()", "returns no tensor"),
         ("return x.add_(1)", "changes its input 'x' in place"),
         (
             "hasattr(self, 't') or self.register_buffer('t', x.cos()); return x * self.t",

@@ -7,12 +7,15 @@ import torch
 
 from kernelwright.tools.tasks.inputs.draws import draw
 from kernelwright.tools.tasks.reference import Reference
-from kernelwright.tools.types import Refusal, Task
+from kernelwright.tools.types import Refusal, RefusedError, Task
 
 FILE = """
+import itertools
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
+
+COUNT = itertools.count()
 
 
 class Pair(NamedTuple):
@@ -67,6 +70,32 @@ def test_a_result_is_flat_for_the_judge_and_its_own_for_the_caller(attempt, resu
     assert len(reference.double().forward(given)) == outputs
 
 
+def test_numbers_and_words_beside_tensors_are_returned_as_they_are(attempt):
+    kept = """{'y': x + y, 'n': 3, 'on': True, 'rows': x.shape, 'kind': "it's", 'far': -1e999}"""
+    task = made(attempt, "y", kept, f"[{X}, {X}]")
+    assert len(task.outputs) == 1
+    assert task.returns is not None
+    names = {name: f"class_{n}" for n, name in enumerate(task.returns.classes)}
+    printed = task.returns.printed(iter(["y"]), names.__getitem__)
+    space = {names["torch:Size"]: torch.Size, "y": 0}
+    wanted = Reference.build(task, "cpu").module(*draw(task, "task", 1, "cpu"))
+    assert eval(printed, space) == {**wanted, "y": 0}
+    assert type(eval(printed, space)["rows"]) is torch.Size
+    conditions, leaves = task.returns.taken_apart("given", names.__getitem__)
+    assert leaves == ["given['y']"]
+    assert all(eval(condition, {**space, "given": wanted}) for condition in conditions)
+    other = {**wanted, "n": 4}
+    assert not all(eval(condition, {**space, "given": other}) for condition in conditions)
+
+
+def test_a_number_that_changes_from_call_to_call_is_refused_by_the_reference(attempt):
+    """What is computed from values cannot be traced; what a counter says is seen by the judge."""
+    task = made(attempt, "y", "(x + y, next(COUNT))", f"[{X}, {X}]")
+    reference = Reference.build(task, "cpu")
+    with pytest.raises(RefusedError, match="what it returns beside tensors must not change"):
+        reference.forward(draw(task, "task", 1, "cpu"))
+
+
 @pytest.mark.parametrize("result", ["x + y", "(x + y, x)", "[x + y, x]"])
 def test_plain_results_are_as_ever(attempt, result):
     assert made(attempt, "y", result, f"[{X}, {X}]").returns is None
@@ -97,9 +126,8 @@ def test_arguments_may_be_named_and_nested(attempt, arguments, inputs, names):
     ("result", "inputs", "words"),
     [
         ("{1: x}", f"[{X}, {X}]", "a dictionary whose keys are not all words"),
-        ("Answer(x, 3)", f"[{X}, {X}]", "output 2 is a int"),
         ("Answer(x, object())", f"[{X}, {X}]", "The forward returns a object; tensors, tuples"),
-        ("{}", f"[{X}, {X}]", "returns nothing"),
+        ("{}", f"[{X}, {X}]", "returns no tensor"),
         ("x", f"[{X}, {{1: {X}}}]", "Input 2 is a dictionary whose keys"),
         ("x", f"[{X}, {{1, 2}}]", "Input 2 is a set"),
         ("x", f"{{'x': {X}, 'a=1); f(': {X}}}", "no name that Python can call"),

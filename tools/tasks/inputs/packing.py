@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import importlib
 import keyword
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -26,31 +27,51 @@ from kernelwright.tools.types.packing import CallPacking, Packing
 Pieces = list[object]
 
 
-def taken_apart(value: object, what: str, *, own: str = "") -> tuple[Pieces, Packing]:
-    """The leaves of a value in order, and how they were packed.
+_RETURNS = "The forward returns"
+_SCALARS = (bool, int, float, str)
+_SYMBOLS = (torch.SymBool, torch.SymInt, torch.SymFloat)
+
+
+def result_apart(value: object, *, own: str = "") -> tuple[Pieces, Packing]:
+    """The tensors of a forward's result in order, and how they were packed.
+
+    Numbers and words that are returned beside them are part of the packing: they stay the same.
 
     Args:
         value: A tensor, or containers of such.
-        what: What it is, for a refusal: "The forward returns".
         own: The name of the user's file as a module, whose classes are called `:Name`.
 
     Raises:
         RefusedError: Something in it is of another kind.
     """
     leaves: Pieces = []
-    return leaves, _packed(value, leaves, what, own)
+    return leaves, _packed(value, leaves, _RETURNS, own)
 
 
 def leaves_of(value: object) -> Pieces:
-    """The leaves of a forward's result."""
-    return [value] if isinstance(value, torch.Tensor) else taken_apart(value, _RETURNS)[0]
+    """The tensors of a forward's result."""
+    return [value] if isinstance(value, torch.Tensor) else result_apart(value)[0]
 
 
-_RETURNS = "The forward returns"
-_SCALARS = (bool, int, float, str)
+def unchanged(now: Packing, before: Packing) -> None:
+    """RefusedError where a forward returns other constants than it did."""
+    for new, old in zip(now.constants, before.constants, strict=False):
+        if new != old:
+            raise refuse(
+                f"{_RETURNS} {new} where it returned {old}: what it returns beside tensors must "
+                "not change."
+            )
 
 
 def _packed(value: object, leaves: Pieces, what: str, own: str) -> Packing:
+    if what == _RETURNS and type(value) in _SCALARS:
+        finite = not isinstance(value, float) or math.isfinite(value)
+        return Packing(kind="constant", text=repr(value) if finite else f"float({str(value)!r})")
+    if what == _RETURNS and isinstance(value, _SYMBOLS):
+        raise refuse(
+            f"{what} a number that follows from its inputs' sizes; what it returns beside tensors "
+            "must not change."
+        )
     if isinstance(value, (torch.Tensor, *_SCALARS)):
         leaves.append(value)
         return Packing()
@@ -60,7 +81,8 @@ def _packed(value: object, leaves: Pieces, what: str, own: str) -> Packing:
     if keys is not None:
         kind, of = "fields", _name(type(value), own)
     elif isinstance(value, (tuple, list)):
-        kind, of, values = ("list" if isinstance(value, list) else "tuple"), "", list(value)
+        of = _name(torch.Size, own) if isinstance(value, torch.Size) else ""
+        kind, values = ("list" if isinstance(value, list) else "tuple"), list(value)
     elif isinstance(value, dict) and type(value) in (dict, OrderedDict):
         kind, of = "dict", "" if type(value) is dict else _name(OrderedDict, own)
         keys, values = _words(value, what), list(value.values())
@@ -216,7 +238,9 @@ class flattened:  # noqa: N801  # a context manager that reads as a word
 
         @functools.wraps(inner)
         def forward(*arguments: object) -> object:
-            leaves, self.packing = taken_apart(inner(*arguments), _RETURNS, own=self._own)
+            before = self.packing
+            leaves, self.packing = result_apart(inner(*arguments), own=self._own)
+            unchanged(self.packing, before)
             return leaves[0] if self.packing.kind == "leaf" else tuple(leaves)
 
         self._module.forward = forward
