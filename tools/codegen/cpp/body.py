@@ -108,19 +108,20 @@ class Unit:
             self._pointers[access] = name
         return self._pointers[access]
 
-    def _varies(self, name: str) -> bool:
+    def varies(self, name: str) -> bool:
+        """Whether a value differs from lane to lane."""
         return bool(self.facts.depends[name] & self.group.names())
 
     def _moves(self, access: Access) -> bool:
         along = any(access.step(axis) for axis in self.group.names())
-        return along or any(self._varies(name) for name in self.facts.indices(access))
+        return along or any(self.varies(name) for name in self.facts.indices(access))
 
     def _fixed(self, access: Access) -> str:
         """The part of an address that does not move within the vector loop."""
         extra = [
             (access.step(name), self.value(name))
             for name in self.facts.indices(access)
-            if not self._varies(name)
+            if not self.varies(name)
         ]
         step = self.group.step(access)
         if step is not None:
@@ -136,7 +137,7 @@ class Unit:
         else:
             terms += [(access.step(a.name), self._coordinate(a.name)) for a in self.group.axes]
         for name in self.facts.indices(access):
-            if self._varies(name):
+            if self.varies(name):
                 terms.append((access.step(name), self.value(name)))
         return " + ".join(t if s == 1 else f"{s} * {t}" for s, t in terms if s) or "0"
 

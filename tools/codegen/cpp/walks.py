@@ -161,17 +161,23 @@ ROW_FAMILY = row_family(
 
 
 class ColumnLane:
-    """The body of one vector loop, built by wanting values."""
+    """The body of one vector loop, built by wanting values.
+
+    `before` holds values that are the same for all lanes, as positions that are computed from the
+    walk's own: pointers of the unit are computed from them.
+    """
 
     def __init__(self, block: Block, unit: Unit, sweep: int, *, rows_only: bool) -> None:
         self.block, self.unit, self.sweep = block, unit, sweep
         self.facts = block.facts
         self.rows_only = rows_only
+        self.before: list[str] = []
         self.lines: list[str] = []
         self.scans: list[Stmt] = []
         self.computed: set[str] = set()
         self.positioned = False
         self._have: set[str] = set()
+        self._same: set[str] = set()
 
     def want(self, name: str) -> None:
         """Makes a value available in the body."""
@@ -217,10 +223,16 @@ class ColumnLane:
         return not fresh and self.block.is_worth_saving(name)
 
     def _compute(self, stmt: Stmt, name: str) -> None:
-        for arg in self.facts.operands(stmt):
+        operands = self.facts.operands(stmt)
+        for arg in operands:
             self.want(arg)
         if stmt.op != "scan":
-            self.lines.append(self.unit.define(name))
+            known = all(arg in self._same or self.facts.is_literal(arg) for arg in operands)
+            if known and not self.unit.varies(name):
+                self._same.add(name)
+                self.before.append(self.unit.define(name))
+            else:
+                self.lines.append(self.unit.define(name))
             return
         self.scans.append(stmt)
         carry, type_ = self.block.carry(stmt, self.sweep), self.facts.type_of(name)
@@ -324,7 +336,8 @@ class _Printer:
             lane.lines.append(f"{self.block.saved_at(name)} = {unit.value(name)};")
         for store in stores:
             lane.store(store)
-        return ["{", *indented([*unit.preamble, *_lanes(unit, lane.lines)]), "}"]
+        inside = [*lane.before, *unit.preamble, *_lanes(unit, lane.lines)]
+        return ["{", *indented(inside), "}"]
 
     def _sweep(self, sweep: int) -> list[str]:
         """The loops over inner positions that one sweep needs."""
@@ -350,7 +363,7 @@ class _Printer:
         if lane.positioned or any(stmt.reduce in acc.POSITIONED for stmt in reduces):
             position = linear(self.frame.loop.inner, self.within.__getitem__)
             inside.append(f"const int64_t first = {position};")
-        inside += [*unit.preamble, *_lanes(unit, lane.lines)]
+        inside += [*lane.before, *unit.preamble, *_lanes(unit, lane.lines)]
         block.prior |= lane.computed
         return [*declared, *self._nested(inside)]
 

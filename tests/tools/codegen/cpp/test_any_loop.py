@@ -62,13 +62,14 @@ class RandomLoop:
         return self.b.load(name, dtype, offset=offset, **strides)
 
     def gather(self) -> str:
-        """A load addressed by values of another buffer."""
+        """A load addressed by values of another buffer, and perhaps by axes beside them."""
         strides, size = self._layout(self._chosen())
         rows, name = self.random.randint(1, 9), f"x{len(self.data)}"
         self.data[f"{name}_at"] = torch.randint(0, rows, (size,))
-        self.data[name] = torch.randn(rows * 4)
         at = self.b.load(f"{name}_at", "int64", **strides)
-        return self.b.load(name, offset=1, **{at: 3})
+        beside, width = self._layout(self._chosen() if self.random.random() < 0.5 else [])
+        self.data[name] = torch.randn(rows * (width + 2) + 1)
+        return self.b.load(name, offset=1, **{at: width + 2}, **beside)
 
     def _fill(self) -> None:
         b, pick = self.b, self.random.choice

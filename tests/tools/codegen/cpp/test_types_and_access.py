@@ -54,6 +54,21 @@ def test_gathered_rows_and_indices(build: Any, case: Any, everything: Any, check
     check(everything([case(b.loop("gather"), data, y=(rows * columns, torch.float32))]))
 
 
+@pytest.mark.parametrize("computed", [False, True])
+def test_positions_that_a_walk_gives_are_the_same_for_neighbouring_rows(
+    build: Any, case: Any, everything: Any, check: Any, computed: bool
+):
+    """A mean over what is enlarged: which elements of a row are read follows from the walk alone."""
+    rows, columns, width = 70, 30, 15
+    b = build({"r": rows}, {"c": columns})
+    half = b.op("mul", b.op("cast", b.index("c")), b.const(0.5))
+    at = b.op("cast", half, dtype="int64") if computed else b.load("at", "int64", c=1)
+    e = b.op("exp", b.load("x", **{at: 1, "r": width}))
+    b.store("y", b.op("div", e, b.reduce("sum", e)), r=columns, c=1)
+    data = {"at": torch.arange(columns) // 2, "x": torch.randn(rows, width)}
+    check(everything([case(b.loop("enlarged"), data, y=(rows * columns, torch.float32))]))
+
+
 @pytest.mark.exhaustive
 def test_reads_on_a_condition(build: Any, case: Any, everything: Any, check: Any):
     """Neighbours of every element, and nothing read beyond either end of a row's buffer."""

@@ -145,6 +145,16 @@ RMS = """class Model(nn.Module):
 def get_inputs():
     return [torch.randn(6, 10)]
 """
+IMAGES = """class Model(nn.Module):
+    def forward(self, x):
+        x = F.max_pool2d(F.pad(x.square(), (1, 1, 1, 1), mode="replicate"), 3, 2)
+        x = F.interpolate(x, scale_factor=2, mode="bilinear") * F.adaptive_max_pool2d(x, 1)
+        return F.avg_pool2d(F.interpolate(x, scale_factor=2), 2) + F.adaptive_avg_pool2d(x, 8)
+
+
+def get_inputs():
+    return [torch.randn(2, 3, 7, 7)]
+"""
 
 
 def made(source):
@@ -164,7 +174,7 @@ REST = (NORM, LOSS, GATE, RMS)
 @pytest.mark.parametrize(
     "source",
     [
-        *(SOFTMAX, RESIDUAL, SEVERAL, PACKED, ASKS_FOR_VALUES, ATTENDED, NORMED),
+        *(SOFTMAX, RESIDUAL, SEVERAL, PACKED, ASKS_FOR_VALUES, ATTENDED, NORMED, IMAGES),
         *(pytest.param(one, marks=pytest.mark.exhaustive) for one in REST),
     ],
 )
