@@ -12,7 +12,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from kernelwright.tools import candidates, evaluate
+from kernelwright.tools import candidates, evaluate, tasks
 from kernelwright.tools.export import gradients, render, traced
 from kernelwright.tools.export.evidence import EVIDENCE, evidence, verification
 from kernelwright.tools.export.guards import ExportRefusedError, Material, check
@@ -31,6 +31,7 @@ _EXPORTED_DRAWS = Path(__file__).with_name("exported_draws.py")
 # Read and not imported, as these import torch: what sets a module's modes, and the judge's own.
 _EXPORTED_MODES = Path(candidates.__file__).parent / "run" / "modes.py"
 _ROUNDINGS = Path(evaluate.__file__).with_name("verify") / "roundings.py"
+_WIDENED = Path(tasks.__file__).with_name("widened.py")
 
 
 def export_folder(material: Material, folder: Path) -> Path:
@@ -112,6 +113,7 @@ def export_files(material: Material, folder: str = "") -> dict[str, str]:
         "verify_clocks.py": _EXPORTED_CLOCKS.read_text(encoding="utf-8"),
         "verify_gradients.py": _EXPORTED_GRADIENTS.read_text(encoding="utf-8"),
         "verify_roundings.py": _ROUNDINGS.read_text(encoding="utf-8"),
+        "verify_widened.py": _WIDENED.read_text(encoding="utf-8"),
         **_draws(material),
         "VERIFICATION.md": verification(material, folder),
         **_backward(material),

@@ -23,6 +23,7 @@ from kernelwright.tools.tasks.parts.find import Host
 from kernelwright.tools.tasks.random_draws import Generators
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.user_file import choose_entry, load_module
+from kernelwright.tools.tasks.widened import Widened
 from kernelwright.tools.types import RefusedError, Task, refuse
 
 
@@ -143,9 +144,14 @@ class Reference:
         """Tensors that the forward makes without naming a type must match the float64 ones."""
         usual = torch.get_default_dtype()
         torch.set_default_dtype(self._dtype or usual)
-        widened = self._dtype is not None and self.generators.types
+        in_double = self._dtype is not None
+        drawn = in_double and self.generators.types
         try:
-            with self.generators.as_drawn() if widened else nullcontext():
+            # What is drawn is drawn in the types that were noted, whatever is named.
+            with (
+                self.generators.as_drawn() if drawn else nullcontext(),
+                Widened() if in_double else nullcontext(),
+            ):
                 yield
         finally:
             torch.set_default_dtype(usual)

@@ -21,7 +21,8 @@ class Packing(Value):
 
     `fields` is a named tuple or a dataclass, made by its class with keywords. `of` is that class as
     `module:Name`, or `:Name` where the user's own file defines it; a dict's is "" unless it is an
-    OrderedDict, a tuple's unless it is a torch.Size. `keys` name the items of a dict and of fields. `text` is a constant as Python.
+    OrderedDict, a tuple's unless it is a torch.Size. `keys` name the items of a dict and of fields.
+    `text` is a constant as Python.
     """
 
     kind: PackingKind = "leaf"

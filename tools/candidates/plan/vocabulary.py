@@ -207,11 +207,11 @@ _SORTING = """
 
 _ARRANGING = """
     _to_copy _unsafe_view alias cat channel_shuffle chunk clone col2im complex constant_pad_nd
-    contiguous copy detach diag_embed diagonal expand flatten flip im2col imag lift_fresh_copy movedim
-    narrow permute pixel_shuffle pixel_unshuffle polar real reflection_pad1d reflection_pad2d
-    reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d
-    reshape roll rot90 select slice split split_with_sizes squeeze stack t tile transpose tril triu
-    unbind unfold unsqueeze view view_as_complex view_as_real
+    contiguous copy detach diag_embed diagonal expand flatten flip im2col imag lift_fresh_copy
+    movedim narrow permute pixel_shuffle pixel_unshuffle polar real reflection_pad1d
+    reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d
+    replication_pad3d reshape roll rot90 select slice split split_with_sizes squeeze stack t tile
+    transpose tril triu unbind unfold unsqueeze view view_as_complex view_as_real
 """
 
 _RESAMPLING = """

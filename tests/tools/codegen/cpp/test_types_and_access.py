@@ -58,7 +58,7 @@ def test_gathered_rows_and_indices(build: Any, case: Any, everything: Any, check
 def test_positions_that_a_walk_gives_are_the_same_for_neighbouring_rows(
     build: Any, case: Any, everything: Any, check: Any, computed: bool
 ):
-    """A mean over what is enlarged: which elements of a row are read follows from the walk alone."""
+    """What is enlarged: which elements of a row are read follows from the walk alone."""
     rows, columns, width = 70, 30, 15
     b = build({"r": rows}, {"c": columns})
     half = b.op("mul", b.op("cast", b.index("c")), b.const(0.5))

@@ -327,7 +327,7 @@ class _Scope:
         text = convert_from_memory(self._loaded(stmt, stmt.access), stmt.access.dtype, stmt.dtype)
         if not stmt.args:
             return text
-        return f"{self.printer.statements.condition(stmt)} ? {text} : {value_type(stmt.dtype)}(0)"
+        return f"{self.printer.statements.condition(stmt)} ? {text} : ({value_type(stmt.dtype)})0"
 
     def _loaded(self, stmt: Stmt, access: Access) -> str:
         if self._is_vector(access, bool(stmt.args)):

@@ -229,7 +229,7 @@ class StripCode:
     def _load(self, stmt: Stmt, letter: str) -> str:
         place = self.nest.places[stmt.name]
         text = convert_from_memory(self._source(stmt, place, letter), place.dtype, stmt.dtype)
-        zero = f"{value_type(stmt.dtype)}(0)"
+        zero = f"({value_type(stmt.dtype)})0"
         return f"v_{stmt.args[0]} ? {text} : {zero}" if stmt.args else text
 
     def _source(self, stmt: Stmt, place: AxisPlace, letter: str) -> str:

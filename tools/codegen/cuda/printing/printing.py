@@ -176,7 +176,7 @@ class Printer:
             assert place is not None
             source = raw or self._load_one(stmt, place)
             text = convert_from_memory(source, place.dtype, stmt.dtype)
-            zero = f"{value_type(stmt.dtype)}(0)"
+            zero = f"({value_type(stmt.dtype)})0"
             return f"{self.value(stmt.args[0])} ? {text} : {zero}" if stmt.args else text
         args = [(self.value(name), self.types[name]) for name in stmt.args]
         if stmt.op == "div" and stmt.dtype is DType.FLOAT32 and self._by_row(stmt):

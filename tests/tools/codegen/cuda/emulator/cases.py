@@ -65,6 +65,19 @@ def case_gather_mask(build: Any) -> Any:
     return b
 
 
+def case_gather_in_padding(build: Any) -> Any:
+    """Rows picked by positions that are read only where they lie inside."""
+    b = build({"n": 19, "c": 32})
+    zero = b.const(0, "int64")
+    place = b.op("sub", b.index("n"), b.const(2, "int64"), dtype="int64")
+    inside = b.op("ge", place, zero, dtype="bool")
+    token = b.load("token", "int64", offset=-2, when=inside, n=1)
+    b.highs |= {token: 50, "token": 50}
+    row = b.load("table", c=1, **{token: 32})
+    b.store("y", b.op("where", inside, row, b.const(0.0)), n=32, c=1)
+    return b
+
+
 def case_integers(build: Any) -> Any:
     b = build({"n": 500})
     x = b.load("x", "int32", n=1)

@@ -133,7 +133,7 @@ class SumsCode:
         )
         text = f"kw::load_one<kw::DEFAULT>(g_{access.buffer} + ({at}))"
         text = convert_from_memory(text, access.dtype, stmt.dtype)
-        zero = f"{value_type(stmt.dtype)}(0)"
+        zero = f"({value_type(stmt.dtype)})0"
         return f"{self._value(stmt.args[0], context)} ? {text} : {zero}" if stmt.args else text
 
     def _gathered(self, one: Stmt | Store, context: Context) -> str:
