@@ -189,7 +189,7 @@ def in_doubles(module: nn.Module) -> nn.Module:
         with widened():
             return forward(*args, **kwargs)
 
-    module.forward = in_float64  # type: ignore[method-assign]
+    module.forward = in_float64
     return module
 
 

@@ -27,6 +27,9 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
     which others are measured by. Types of 8 bits stay, and bits that are read as another type.
     """
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     def __torch_dispatch__(
         self,
         func: OpOverload,
