@@ -271,9 +271,7 @@ def columns_kernel(frame: Frame, widths: Sequence[int], parts: str, *, keeping: 
     Raises:
         ValueError: When buffers would be too large, or there is nothing to keep.
     """
-    # What must be kept is found by printing once with the block's decisions still open.
-    probe = Block(frame, "1", keeping=keeping)
-    _Printer(probe, parts).body()
+    probe = _probed(frame, parts, keeping=keeping)
     fitting = [width for width in widths if probe.kept_bytes(width) <= MOST_KEPT_BYTES]
     if keeping and not probe.kept:
         raise ValueError(f"{frame.loop.name}: no value is worth keeping for a later sweep")
@@ -282,6 +280,22 @@ def columns_kernel(frame: Frame, widths: Sequence[int], parts: str, *, keeping: 
     block = Block(frame, frame.tune("WIDTH", fitting), keeping=keeping)
     block.kept, block.saved = probe.kept, probe.saved
     return _Printer(block, parts).text()
+
+
+def _probed(frame: Frame, parts: str, *, keeping: bool) -> Block:
+    """A block that knows what is kept and saved.
+
+    Found by printing with these decisions open: a later sweep says that a row's value is to be
+    saved, which may be computed from one that an earlier place has to save for that.
+    """
+    known = Block(frame, "1", keeping=keeping)
+    while True:
+        probe = Block(frame, "1", keeping=keeping)
+        probe.kept, probe.saved = set(known.kept), set(known.saved)
+        _Printer(probe, parts).body()
+        if (probe.kept, probe.saved) == (known.kept, known.saved):
+            return probe
+        known = probe
 
 
 class _Printer:

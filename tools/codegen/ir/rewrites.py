@@ -8,7 +8,10 @@ Products that the compiler could fuse into a difference are rounded by themselve
 `a * b - c * d` the compiler rounds one product and takes the other exactly. Where the two are
 nearly equal, the rounding of that one is all that is left: it has the same sign wherever the
 factors are alike, and a sum over many elements adds it up. Rounded both, equal products cancel to
-zero, as they do operator by operator (a divergence of two nearly equal distributions).
+zero, as they do operator by operator (a divergence of two nearly equal distributions). So are
+products that an exponential is taken of: `exp(a * b - top)` with the largest of the rounded
+products as `top` is one for that product, and not what its rounding makes of it, which is infinite
+where products are of some 1e10.
 """
 
 from __future__ import annotations
@@ -55,16 +58,20 @@ class GraphRewrite:
 
 
 _PRODUCTS = frozenset({"mul", "square"})
+_EXPONENTIALS = frozenset({"exp", "exp2", "expm1"})
 
 
 def rounded_alone(loop: Loop) -> frozenset[str]:
-    """The products of which a difference has one on either side."""
+    """Products of which a difference has one on either side, or that an exponential is taken of."""
     known = {stmt.name: stmt for stmt in loop.body}
+    raised = {name for stmt in loop.body if stmt.op in _EXPONENTIALS for name in stmt.args}
     found: set[str] = set()
     for stmt in loop.body:
+        if stmt.op == "reduce" and stmt.reduce is ReduceKind.SOFTMAX:
+            found |= _products(stmt.args[0], known)
         if stmt.op == "sub" and stmt.dtype.is_floating:
             left, right = (_products(name, known) for name in stmt.args)
-            if left and right:
+            if (left and right) or stmt.name in raised:
                 found |= left | right
     return frozenset(found)
 

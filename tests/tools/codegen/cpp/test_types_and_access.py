@@ -206,3 +206,19 @@ def test_narrow_columns_are_reduced_in_segments(build: Any, case: Any, everythin
     kernels = everything([case(b.loop("narrow"), data, **outputs)], settings=1)
     assert kernels[0].strategy.name == "columns_split"
     check(kernels)
+
+
+def test_a_row_s_value_may_be_saved_for_one_that_is_saved_later(
+    build: Any, case: Any, everything: Any, check: Any
+):
+    """A gradient of a norm: what a later walk needs of a row is computed from an earlier one."""
+    rows, columns = 33, 9
+    b = build({"r": rows}, {"c": columns})
+    x = b.load("x", r=1, c=rows)
+    length = b.op("sqrt", b.reduce("sum", b.op("square", x)))
+    long = b.op("gt", length, b.const(2.5), dtype="bool")
+    total = b.reduce("sum", b.op("div", x, length))
+    chosen = b.op("where", long, total, b.const(0.0))
+    b.store("y", b.op("mul", x, chosen), r=1, c=rows)
+    data = {"x": torch.randn(columns, rows)}
+    check(everything([case(b.loop("saved"), data, y=(rows * columns, torch.float32))]))

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from kernelwright.tools.codegen.ir import ReduceKind
-from kernelwright.tools.codegen.ir.rewrites import rewrite
+from kernelwright.tools.codegen.ir.rewrites import rewrite, rounded_alone
 
 Check = Callable[..., Any]
 r = torch.randn
@@ -71,3 +71,16 @@ def test_a_sum_of_other_powers_is_no_softmax(check: Check) -> None:
     (loop,) = check(other, r(5, 7)).program.loops
     with pytest.raises(ValueError, match="does not apply"):
         rewrite(loop, "online_softmax")
+
+
+def test_products_under_an_exponential_are_rounded_by_themselves(check: Check) -> None:
+    """Whether the largest of them is subtracted in the same loop, or was found in another."""
+    (softmax,) = check(lambda x, y: torch.softmax(x * y, 1), r(5, 7), r(5, 7)).program.loops
+    (apart,) = check(
+        lambda x, y, top: torch.exp(x * y - top), r(5, 7), r(5, 7), r(5, 1)
+    ).program.loops
+    (plain,) = check(lambda x, y, top: (x * y - top).abs(), r(5, 7), r(5, 7), r(5, 1)).program.loops
+    for loop in (softmax, rewrite(softmax, "online_softmax"), apart):
+        products = {stmt.name for stmt in loop.body if stmt.op == "mul"}
+        assert rounded_alone(loop) & products
+    assert not rounded_alone(plain)
