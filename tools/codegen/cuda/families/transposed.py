@@ -175,6 +175,7 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     threads = 2 * _THREADS if code.slides else _THREADS
     area = min(threads * _UNDER_WAY // widest, _FILLED // sum(sizes))
     wide, tall = code.along_size, code.across_size
+    room = _ROOM - KIB * len(sizes)
     step = max(_SMALLEST, SECTOR_BYTES // min(*sizes, widest))
     high, along = part(tall, _SIDE, step), part(wide, _SIDE, step)
     if code.slides:
@@ -183,7 +184,9 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     elif wide > _SIDE:
         along = part(wide, area // high, step)
     elif tall > _SIDE:
-        high = part(tall, area // along, step)
+        # Few elements fill a line, which takes 32 bytes all the same.
+        line = 16 * sum((along * size + 15) // 16 + 1 for size in sizes)
+        high = part(tall, min(area // along, (room - threads * sum(sizes)) // line), step)
     turns = -(-along * high // width)
     tunables.add("THREADS", first(min(threads, turns), [256, 128, 64, 512]))
     tunables.add("ACROSS", _sides(high, tall)).add("ALONG", _sides(along, wide))
@@ -196,7 +199,6 @@ def shape(code: TurnedCode, tunables: Tunables) -> None:
     tunables.add("UNROLL", first(max(1, best), powers(max(1, best // 2), max(2, 2 * best))))
     # A chunk more a line is as much as the gaps between lines take; each thread has a spare slot.
     lines = " + ".join(f"({{ALONG}} * {size} + 15) // 16 + 1" for size in sizes)
-    room = _ROOM - KIB * len(sizes)
     tunables.require(f"16 * {{ACROSS}} * ({lines}) + {{THREADS}} * {sum(sizes)} <= {room}")
     tunables.require(f"{{UNROLL}} * {{VECTOR}} * {read} <= {4 * _MOST_UNDER_WAY}")
 

@@ -85,6 +85,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
         "five read": turned(build, 2, 260, 5),
         "three stored": turned(build, 2, 3, 260),
         "eight stored": turned(build, 2, 8, 600),
+        "two stored, long": turned(build, 1, 2, 3936),
         "forty": turned(build, 2, 90, 40),
         "halves": turned(build, 2, 72, 72, "float16", "float16"),
         "odd halves": turned(build, 2, 71, 36, "bfloat16", "bfloat16"),
