@@ -144,11 +144,11 @@ def _scores(sketch: Sketch, scores: Ref, negligible: float) -> Scores | None:
     return replace(found, product=node)
 
 
-def _step(sketch: Sketch, node: Node, after: Scores) -> tuple[Scores | None, Arg]:
+def _step(sketch: Sketch, node: Node, after: Scores) -> tuple[Scores | None, Arg | None]:
     """One operator on scores: what it adds to what comes after it, and its source."""
+    if node.kwargs or len(node.args) < 2:  # an input is made of nothing
+        return None, None
     name, (first, *others) = base(node.op), node.args
-    if node.kwargs or not others:
-        return None, first
     second = others[0]
     shape = node.out[0].shape
     if name in ("mul", "div"):

@@ -66,7 +66,7 @@ class Mask:
     keeps: bool
 
 
-def behind(sketch: Sketch, arg: Arg) -> Node | None:
+def behind(sketch: Sketch, arg: Arg | None) -> Node | None:
     """The node that a tensor comes from unchanged, but for views and casts of floats.
 
     Dimensions may be moved on the way, if they are moved back.

@@ -129,6 +129,9 @@ LEFT: dict[str, Function] = {
     "near_filling": lambda q, k, v, m: softmax((q @ k.mT).masked_fill(m < -0.5, -5.0)) @ v,
     "narrow": lambda q, k, v, m: softmax(q[..., :12] @ k[..., :12].mT) @ v,
     "no_softmax": lambda q, k, v, m: torch.relu(q @ k.mT) @ v,
+    "no_scores": lambda q, k, v, m: softmax(q) @ k.mT,
+    "no_scores_but_a_cast": lambda q, k, v, m: softmax(q.float()).type_as(q) @ k.mT,
+    "scores_of_ones": lambda q, k, v, m: softmax(torch.ones(24, 24, dtype=q.dtype) * 2) @ v,
     "turned_weights": lambda q, k, v, m: (
         softmax(q @ k.mT).transpose(0, 1) @ v.transpose(0, 1)[:, :1]
     ),

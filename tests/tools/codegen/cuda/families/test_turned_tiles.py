@@ -34,6 +34,14 @@ def turned(
     return b
 
 
+def repeated(build: Any, n: int, times: int) -> Any:
+    """Each element several times: a long side, and one of a few elements."""
+    b = build({"n": n, "times": times})
+    x = b.op("mul", b.load("x", n=1), b.const(1.5))
+    b.store("y", x, n=times, times=1)
+    return b
+
+
 def tail(build: Any, n: int, s: int, c: int, read: str = "float32") -> Any:
     """A convolution's: by channel, by position, by image and channel, and a second stream."""
     b = build({"n": n, "c": c, "s": s})
@@ -85,7 +93,7 @@ def variants(toolbox: SimpleNamespace, swept: Kept) -> list[Any]:
         "five read": turned(build, 2, 260, 5),
         "three stored": turned(build, 2, 3, 260),
         "eight stored": turned(build, 2, 8, 600),
-        "two stored, long": turned(build, 1, 2, 3936),
+        "two for each": repeated(build, 3936, 2),
         "forty": turned(build, 2, 90, 40),
         "halves": turned(build, 2, 72, 72, "float16", "float16"),
         "odd halves": turned(build, 2, 71, 36, "bfloat16", "bfloat16"),
