@@ -78,8 +78,6 @@ class Reference:
         self.generators.fix()
         with user_code("The forward", self._task.path), torch.no_grad(), self._precision():
             result = self.module(*(self._cast(arg) for arg in args))
-        if isinstance(result, torch.Tensor):
-            return (result,)
         leaves, packing = result_apart(result)
         if self._task.returns is not None:
             unchanged(packing, self._task.returns)

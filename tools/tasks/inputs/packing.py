@@ -26,7 +26,6 @@ from kernelwright.tools.types.packing import CallPacking, Packing
 
 Pieces = list[object]
 
-
 _RETURNS = "The forward returns"
 _SCALARS = (bool, int, float, str)
 _SYMBOLS = (torch.SymBool, torch.SymInt, torch.SymFloat)
@@ -45,7 +44,7 @@ def result_apart(value: object, *, own: str = "") -> tuple[Pieces, Packing]:
         RefusedError: Something in it is of another kind.
     """
     leaves: Pieces = []
-    return leaves, _packed(value, leaves, _RETURNS, own)
+    return leaves, _packed(value, leaves, _RETURNS, own, constants=True)
 
 
 def leaves_of(value: object) -> Pieces:
@@ -63,11 +62,13 @@ def unchanged(now: Packing, before: Packing) -> None:
             )
 
 
-def _packed(value: object, leaves: Pieces, what: str, own: str) -> Packing:
-    if what == _RETURNS and type(value) in _SCALARS:
+def _packed(
+    value: object, leaves: Pieces, what: str, own: str, *, constants: bool = False
+) -> Packing:
+    if constants and type(value) in _SCALARS:
         finite = not isinstance(value, float) or math.isfinite(value)
         return Packing(kind="constant", text=repr(value) if finite else f"float({str(value)!r})")
-    if what == _RETURNS and isinstance(value, _SYMBOLS):
+    if constants and isinstance(value, _SYMBOLS):
         raise refuse(
             f"{what} a number that follows from its inputs' sizes; what it returns beside tensors "
             "must not change."
@@ -91,7 +92,7 @@ def _packed(value: object, leaves: Pieces, what: str, own: str) -> Packing:
             f"{what} a {type(value).__name__}; tensors, tuples, lists, dictionaries, named tuples "
             "and dataclasses of tensors are supported."
         )
-    items = tuple(_packed(item, leaves, what, own) for item in values)
+    items = tuple(_packed(item, leaves, what, own, constants=constants) for item in values)
     return Packing(kind=kind, of=of, keys=tuple(keys or ()), items=items)  # type: ignore[arg-type]
 
 

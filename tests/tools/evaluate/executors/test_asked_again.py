@@ -27,19 +27,40 @@ from kernelwright.tools.types import (
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+FALLEN = Ended(how="exited", status=-11, stage=None)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    """The workers of a device whose ceilings are known; a test says how they answer."""
+    made = Workshop(
+        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
+    )
+
+    async def known() -> Hardware:
+        return made._known
+
+    monkeypatch.setattr(made, "hardware", known)
+    return made
+
+
+@pytest.fixture
+def answers(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> list[Reply | Ended]:
+    """What the workers answer, one after the other."""
+    left: list[Reply | Ended] = []
+
+    async def ask(*_: object) -> Reply | Ended:
+        return left.pop(0)
+
+    monkeypatch.setattr(shop, "ask", ask)
+    return left
 
 
 @pytest.mark.exhaustive
 async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_asked_once_more(
-    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Task, shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = Workshop(
-        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
-    )
     asked: list[str] = []
-
-    async def known() -> Hardware:
-        return shop._known
 
     async def full(task: Task, request: Request, limit_s: float, *others: object) -> Reply:
         asked.append(request.kind)
@@ -49,7 +70,6 @@ async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_aske
         failure = Baseline(name="eager", failure="out of memory")
         return Reply(answer=BaselineMeasured(baseline=failure), retire="full")
 
-    monkeypatch.setattr(shop, "hardware", known)
     monkeypatch.setattr(shop, "ask", full)
     assert isinstance(await Reading(shop, Builder(shop)).audit(rows), Task)
     refused = await KnownBaselines(shop, Builder(shop)).measured(rows, eager_only=True)
@@ -59,22 +79,9 @@ async def test_a_process_that_earlier_tasks_left_no_room_in_is_replaced_and_aske
 
 
 async def test_a_process_that_falls_over_while_a_task_is_audited_is_replaced_and_asked_once_more(
-    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Task, shop: Workshop, answers: list[Reply | Ended]
 ) -> None:
-    shop = Workshop(
-        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
-    )
-    fallen = Ended(how="exited", status=-11, stage=None)
-    answers: list[Reply | Ended] = [fallen, Reply(answer=Audited(refusal=None)), fallen, fallen]
-
-    async def known() -> Hardware:
-        return shop._known
-
-    async def ask(*_: object) -> Reply | Ended:
-        return answers.pop(0)
-
-    monkeypatch.setattr(shop, "hardware", known)
-    monkeypatch.setattr(shop, "ask", ask)
+    answers += [FALLEN, Reply(answer=Audited(refusal=None)), FALLEN, FALLEN]
     reading = Reading(shop, Builder(shop))
     assert isinstance(await reading.audit(rows), Task)
     refused = await reading.audit(rows)
@@ -84,27 +91,14 @@ async def test_a_process_that_falls_over_while_a_task_is_audited_is_replaced_and
 
 
 async def test_a_process_that_falls_over_in_eager_is_replaced_and_asked_once_more(
-    rows: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: Task, shop: Workshop, answers: list[Reply | Ended]
 ) -> None:
-    shop = Workshop(
-        hardware_profile("h200"), tmp_path, seed=0, rules=Rules(), lease=None, spares=None
-    )
-    fallen = Ended(how="exited", status=-11, stage=None)
     conditions = Conditions(device="gpu", l2_flushed=True, input_sets=1)
     made = Measurement(
         median_ms=1.0, p10_ms=1.0, p90_ms=1.0, samples_ms=(1.0,), conditions=conditions
     )
     timed = Reply(answer=BaselineMeasured(baseline=Baseline(name="eager", measurement=made)))
-    answers: list[Reply | Ended] = [fallen, timed, fallen, fallen]
-
-    async def known() -> Hardware:
-        return shop._known
-
-    async def ask(*_: object) -> Reply | Ended:
-        return answers.pop(0)
-
-    monkeypatch.setattr(shop, "hardware", known)
-    monkeypatch.setattr(shop, "ask", ask)
+    answers += [FALLEN, timed, FALLEN, FALLEN]
     found = await KnownBaselines(shop, Builder(shop)).measured(rows, eager_only=True)
     assert isinstance(found, Baselines)
     eager = found.named("eager")

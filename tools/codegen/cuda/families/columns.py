@@ -104,8 +104,7 @@ def heights(case: Case, best: int = 8, most: int = 32) -> list[int]:
 _THREADS = 256
 _AT_ONCE = ((24, 1024), (40, 768))
 _LEAST_AT_ONCE = 512
-# As many as 132 multiprocessors have blocks of one warp under way at once.
-_ROWS_A_WARP = 132 * 32
+_BLOCKS_AT_ONCE = 32  # of a multiprocessor
 
 
 def fits(case: Case) -> bool:
@@ -139,12 +138,12 @@ def emit_split(case: Case, prefix: str, title: str) -> Emitted:
         kernels=kernels,
         passes=body.passes(),
         rows=nest.rows,
-        joiners=_joiners(nest.rows),
+        joiners=_joiners(case),
         at_once=f"{fitting} > 0 ? {fitting} : 1",
         **common(case, printer, body),
     )
     tiles = tunables.named(grid(case))
-    joiners = _joiners(nest.rows)
+    joiners = _joiners(case)
     joining = str(-(-nest.rows // joiners)), str(32 * joiners)
     launches = [
         Launch(kernel.name, *(joining if kernel.joins else (f"{tiles} * {splits}", threads)))
@@ -156,14 +155,15 @@ def emit_split(case: Case, prefix: str, title: str) -> Emitted:
     return Emitted(source=text, plan=(*lines, *plan))
 
 
-def _joiners(rows: int) -> int:
+def _joiners(case: Case) -> int:
     """Warps of a block that joins partials, one a row.
 
     The lanes of a warp read lines far apart, as neighbouring rows' partials are neighbours: few
-    rows go to as many multiprocessors as there are. 64 rows of 392 partials took 17 us on an H200
-    as eight blocks of eight warps, partials read in four words (`model_kernels_networks.jsonl`).
+    rows go to as many multiprocessors as there are. 64 rows of 392 partials took 17 and 18 us on an
+    H200 in blocks of four and of eight warps, partials read in four words
+    (`model_kernels_networks_later.jsonl`); what blocks of one warp take was not measured.
     """
-    return min(8, max(1, rows // _ROWS_A_WARP))
+    return min(8, max(1, case.nest.rows // (case.multiprocessors * _BLOCKS_AT_ONCE)))
 
 
 def _tunables(case: Case, prefix: str) -> Tunables:

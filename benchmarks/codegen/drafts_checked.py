@@ -1,18 +1,20 @@
-"""Random modules, and whether candidates of them are written, compiled and right.
+"""Whether first drafts of random modules are written, compiled and right.
 
-    python benchmarks/codegen/random_modules.py FOLDER --kind images --seed 1 --seconds 240
+    python benchmarks/codegen/drafts_checked.py FOLDER --kind images --seed 1 --seconds 240
         [--gradients] [--drafts 2]
 
 Draws compositions of a few operators (`images`, `sequences`, or `blocks` in the manner of
-transformers, these in three types), writes each into the folder, and takes the first drafts of its
-search: their plans must be valid and their kernels compile, for this CPU and for an H200 by NVRTC;
-those for the CPU are called beside the module itself. With `--gradients` the same is done with the
-module's backward. A line is told of whatever goes wrong, with the module's file; a module that is
-refused is told with the sentence. Needs no GPU.
+transformers, these in three types) or, as `judged`, what `judge/random_modules.py` draws; writes
+each into the folder, and takes the first drafts of its search: their plans must be valid and their
+kernels compile, for this CPU and for an H200 by NVRTC; those for the CPU are called beside the
+module itself. With `--gradients` the same is done with the module's backward. A line is told of
+whatever goes wrong, with the module's file; a module that is refused is told with the sentence.
+Needs no GPU.
 
 What is right is decided more coarsely than by the judge: an error of a few times the module's own,
 or of 2e-5 (float32) and 4e-3 (half the width) of the largest value. Backwards are called on
-arguments that no forward kept.
+arguments that no forward kept. Every strategy, judged as at certification, is what
+`judge/independent_check.py` looks at; here it is what comes first, from reading a file on.
 """
 
 import argparse
@@ -24,9 +26,11 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "judge"))
 
 import torch
 from module_candidates import Draft, first_drafts
+from random_modules import module
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates.plan import validate_plan
@@ -120,6 +124,8 @@ def get_inputs():
 
 def drawn(source: random.Random, kind: str) -> str:
     """The text of a random module."""
+    if kind == "judged":
+        return module(source.randrange(1 << 30), 0).source
     own, shapes, dtypes = KINDS[kind]
     pool, ends = parts(ANY + own), parts(ENDS)
     lines = [f"        x = {source.choice(pool)}" for _ in range(source.randint(2, 4))]
@@ -232,7 +238,7 @@ def main() -> None:
     """Draw until the time is over."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("folder", type=Path)
-    words.add_argument("--kind", choices=[*KINDS], default="images")
+    words.add_argument("--kind", choices=[*KINDS, "judged"], default="images")
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--seconds", type=float, default=120.0)
     words.add_argument("--drafts", type=int, default=2)
