@@ -4,10 +4,12 @@ A kernel of exactly this task is taken as it was, on this task's weights. One of
 in other shapes is written anew by the rules, with the strategies and settings that were best there:
 so only what the playbook wrote is carried over. What is known for this very task and device has the
 first round to itself, so that a search that has nothing to add ends soon; all else comes first
-among the other ideas.
+among the other ideas. Of a near task it is kept as well what share of its floor was reached there:
+a search that reaches as much need not go on.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from math import log2
 
 from kernelwright.agents.coder.coder import UNWRITTEN
 from kernelwright.agents.planner.planner import Planner, PlannerInput, Proposal
@@ -16,7 +18,7 @@ from kernelwright.tools.candidates import ContractError
 from kernelwright.tools.codegen.library.kernel_library import Recipe, Repertoire
 from kernelwright.tools.codegen.library.plan_check import PlanError
 from kernelwright.tools.languages import in_mode, new_candidate, settings_to_try
-from kernelwright.tools.memory import Kept, TaskKey
+from kernelwright.tools.memory import Kept, TaskKey, is_near
 from kernelwright.tools.types import Candidate, Idea, Setting, Value
 
 LIBRARY = "library"
@@ -43,12 +45,15 @@ class Memories(Value):
     """All that a search begins with; empty where the library has nothing for its task.
 
     `fresh` says that the library was not asked, as the person wanted it. `notes` say of what the
-    library has that it could not be written for this task.
+    library has that it could not be written for this task. `near_share` is what a search of a near
+    task on this device came to of its floor, the nearest that a search like this one would hardly
+    do better on; 0.0 for none.
     """
 
     items: tuple[Remembered, ...] = ()
     fresh: bool = False
     notes: tuple[str, ...] = ()
+    near_share: float = 0.0
 
     @property
     def candidates(self) -> dict[str, Candidate]:
@@ -63,7 +68,7 @@ class Memories(Value):
 
 def memories(
     exactly: Iterable[Kept],
-    like: Iterable[Kept],
+    like: Sequence[Kept],
     key: TaskKey,
     repertoire: Callable[[], Repertoire],
     *,
@@ -86,11 +91,11 @@ def memories(
         candidate = _same(item, key)
         if candidate is None or any(candidate.id == other.candidate.id for other in found):
             continue
-        thorough = item.proof.seconds >= _THOROUGH * seconds
-        settled = item.device == device and item.faster and thorough and not item.merged
+        settled = _is_settled(item, device, seconds)
         found.append(_remembered(item, candidate, len(found) + 1, exact=True, settled=settled))
         if len(found) == _MOST:
             break
+    share = 0.0
     if not found:
         for item in like:
             try:
@@ -99,9 +104,17 @@ def memories(
                 notes.append(f"from your library: {item.words} {UNWRITTEN} for this task: {error}")
                 continue
             if candidate is not None:
-                found = [_remembered(item, candidate, 1, exact=False, settled=False)]
+                found = [_remembered(item, candidate, 1, exact=False)]
                 break
-    return Memories(items=tuple(found), notes=tuple(notes))
+        near = (i for i in like if is_near(i.key, key) and _is_settled(i, device, seconds))
+        share = next((i.proof.screened_share for i in near if i.proof.screened_share), 0.0)
+    return Memories(items=tuple(found), notes=tuple(notes), near_share=share if found else 0.0)
+
+
+def _is_settled(item: Kept, device: str, seconds: float) -> bool:
+    """Whether a search of so many seconds would hardly find better for the task it is of."""
+    thorough = item.proof.seconds >= _THOROUGH * seconds
+    return item.device == device and item.faster and thorough and not item.merged
 
 
 def _same(item: Kept, key: TaskKey) -> Candidate | None:
@@ -156,8 +169,15 @@ def _carried_over(item: Kept, repertoire: Repertoire) -> Candidate | None:
 def _nearest(
     valid: Sequence[tuple[Setting, ...]], wanted: tuple[Setting, ...]
 ) -> tuple[Setting, ...]:
-    """The settings that agree with most of the wanted ones; the writer's first of equals."""
-    return max(valid, key=lambda settings: len({*settings} & {*wanted}), default=())
+    """Those that agree with most of the wanted ones, then the nearest; the first of equals."""
+    values = {setting.name: setting.value for setting in wanted}
+
+    def agree(settings: tuple[Setting, ...]) -> tuple[int, float]:
+        known = [(item.value, values[item.name]) for item in settings if item.name in values]
+        apart = sum(abs(log2(1 + abs(own)) - log2(1 + abs(other))) for own, other in known)
+        return sum(own == other for own, other in known), -apart
+
+    return max(valid, key=agree, default=())
 
 
 def _choices(item: Kept) -> dict[str, str]:
@@ -166,7 +186,12 @@ def _choices(item: Kept) -> dict[str, str]:
 
 
 def _remembered(
-    item: Kept, candidate: Candidate, number: int, *, exact: bool, settled: bool
+    item: Kept,
+    candidate: Candidate,
+    number: int,
+    *,
+    exact: bool,
+    settled: bool = False,
 ) -> Remembered:
     """With its idea, which nobody predicts a time for: what is known was measured elsewhere."""
     how = "as it was" if exact else "its strategies and settings written for these shapes"

@@ -14,12 +14,13 @@ minutes stand on both sides of the 5 %.
 
 With `--earlier` so many loops of `benchmarks/codegen/surface_modules.py` are searched first, into
 one library. Then each of their `LIKE` in other shapes is searched with that library, and without
-it, by turns first. What the library brings is the seconds of the one over the other, and what it
-costs the fastest time of the one over the other; the first candidate is told beside the final best.
-Every search is a line of `--out` as soon as it ended. With `--home` the library stays there, so
-that the same call goes on where the last one ended, was cut off by `--limit-s` or lost its device.
-With `--part K/N` a call makes every N-th search, so that N GPUs share them: first the earlier ones
-(`--only earlier`), then what is compared (`--only compared`), each with an `--out` of its own.
+it, by turns first; how long a profile takes on the device is known to both. What the library brings
+is the seconds of the one over the other, and what it costs the fastest time of the one over the
+other; the first candidate is told beside the final best. Every search is a line of `--out` as soon
+as it ended. With `--home` the library stays there, so that the same call goes on where the last one
+ended, was cut off by `--limit-s` or lost its device. With `--part K/N` a call makes every N-th
+search, so that N GPUs share them: first the earlier ones (`--only earlier`), then what is compared
+(`--only compared`), each with an `--out` of its own.
 """
 
 import argparse
@@ -178,7 +179,10 @@ async def once(
     if search == EARLIER:
         return await searched(file, (), home, judge, given, fresh=False)
     with tempfile.TemporaryDirectory() as own:
-        if search == WITH:  # as the earlier ones left it, each time
+        # As the earlier ones left it, each time; what is known of the device's pace both have.
+        if (home / "pace").is_dir():
+            shutil.copytree(home / "pace", Path(own) / "pace")
+        if search == WITH:
             shutil.copy(library_path(home), library_path(Path(own)))
         return await searched(file, (), Path(own), judge, given, fresh=search == WITHOUT)
 

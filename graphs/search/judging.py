@@ -58,14 +58,25 @@ def _tell(context: SearchContext, awaited: AwaitingError) -> None:
 OTHERS_SHARE = 0.5
 
 
-async def measured(context: SearchContext, candidate: Candidate, *, foremost: bool) -> Profile:
-    """What was measured of a candidate, measured now if it never was; durable either way."""
+async def measured(
+    context: SearchContext, candidate: Candidate, *, foremost: bool, needless: str = ""
+) -> Profile:
+    """What was measured of a candidate, measured now if it never was; durable either way.
+
+    Args:
+        context: of the search.
+        candidate: which one.
+        foremost: whether it is the fastest of its round.
+        needless: why nothing would come of measuring it now; "" where something may.
+    """
     known = context.archive.measured(candidate.id)
     if known is not None:
         return known
     budget_s = context.profile.profiling_seconds
     allowed_s = budget_s if foremost else OTHERS_SHARE * budget_s
-    if context.archive.profiling_s() < allowed_s:
+    if needless:
+        profile = not_asked(candidate, needless, "a search with --fresh")
+    elif context.archive.profiling_s() < allowed_s:
         with context.at_the_judge():
             profile = await context.executor.profile(context.task, candidate)
     else:

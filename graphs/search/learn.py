@@ -40,6 +40,7 @@ from kernelwright.graphs.search.agent_set import spent_on_models
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.judging import measured
 from kernelwright.graphs.search.options.experience import enough
+from kernelwright.graphs.search.options.near import ends_as_near
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of
 from kernelwright.graphs.search.options.rounds import gives_up
 from kernelwright.graphs.search.options.run_terms import holds_profiling, manner_of
@@ -115,6 +116,7 @@ def _entry(idea: Idea, standings: Sequence[Standing], best_before_ms: float | No
 # Elites whose profile is read in a round, and that the next round may go on from.
 PROFILED = 3
 PARENTS = 3
+_NEEDLESS = "the search ends with this round, as a near task's did where it stands"
 # A candidate this close to the floor cannot be improved by more than its timing varies.
 NOTHING_LEFT = 0.99
 # A floor that is undercut by more than this is none: the working set stays in a cache.
@@ -133,8 +135,9 @@ async def profile(state: SearchState, runtime: Runtime[SearchContext]) -> Update
         until_s = context.searching_ends_s - _profiling_takes_s(context) - next_s
         if context.is_out_of_time(f"profile:{round}", until_s):
             return {}
+    needless = ends_as_near(context, state["best"], round) and _NEEDLESS
     for number, elite in enumerate(elites(context.archive.standings())[:PROFILED]):
-        await _read(context, elite, round, closely=number == 0)
+        await _read(context, elite, round, closely=number == 0, needless=needless)
     return {}
 
 
@@ -153,12 +156,16 @@ _COLD_S, _A_NODE_S = 20.0, 0.05
 
 
 def _profiling_takes_s(context: SearchContext) -> float:
-    """What the first profile takes beside a GPU, above the seconds that any takes."""
+    """What profiling a candidate takes: as this run's did, or an earlier one's on the device.
+
+    The first one beside a GPU may have to start its processes and make the model anew.
+    """
+    known_s = context.archive.profile_s() or context.pace.profile_s
     if context.hardware.kind != "cuda" or context.archive.profiling_s():
-        return 0.0
+        return known_s
     rules = context.executor.rules
     cold_s = _COLD_S if rules is not None and rules.is_brief else 0.0
-    return cold_s + _A_NODE_S * len(context.task.graph.nodes)
+    return max(known_s, cold_s + _A_NODE_S * len(context.task.graph.nodes))
 
 
 async def critique(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
@@ -192,6 +199,7 @@ async def select(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     measured_ms = context.measured_ms(state["best"])
     settled = is_settled(context.archive, state["best"])
     why = why_stop(context, state["round"], measured_ms, update["stale_rounds"], settled)
+    why = why or ends_as_near(context, state["best"], state["round"])
     why = why or (
         "" if context.awaits_regions(state["round"]) else enough(context, state["round"], "end")
     )
@@ -254,12 +262,14 @@ def _at_the_floor(context: SearchContext, best_ms: float) -> bool:
     return ahead and fraction >= context.profile.stop_at_floor_fraction
 
 
-async def _read(context: SearchContext, elite: Elite, round: int, *, closely: bool) -> None:
+async def _read(
+    context: SearchContext, elite: Elite, round: int, *, closely: bool, needless: str
+) -> None:
     """Read an elite once; the event goes first, as it alone keeps the words."""
     candidate = elite.standing.candidate
     if context.archive.profile(candidate.id) is not None:
         return
-    profile = await measured(context, candidate, foremost=closely)
+    profile = await measured(context, candidate, foremost=closely, needless=needless)
     reading = await context.agents.profiler.profile(
         candidate,
         elite.standing.evaluation,

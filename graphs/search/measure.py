@@ -35,6 +35,7 @@ from kernelwright.graphs.search.judging import (
 from kernelwright.graphs.search.options.call_modes import call_otherwise
 from kernelwright.graphs.search.options.experience import enough, leave_trail
 from kernelwright.graphs.search.options.limits import certifying_left_s, latest_s, until_the_limit
+from kernelwright.graphs.search.options.near import ended_as_near, ends_as_near
 from kernelwright.graphs.search.options.remembering import is_settled, memories_of, put_into_library
 from kernelwright.graphs.search.options.rounds import (
     put_off,
@@ -43,7 +44,7 @@ from kernelwright.graphs.search.options.rounds import (
     trials_in,
 )
 from kernelwright.graphs.search.options.second_chances import second_chances
-from kernelwright.graphs.search.pace import Took, remember
+from kernelwright.graphs.search.pace import Took, remember, remember_profile
 from kernelwright.graphs.search.remote_evaluation import certify_afar, evaluate_afar
 from kernelwright.graphs.search.state import (
     SearchState,
@@ -199,7 +200,10 @@ async def tune(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
     tuning = tuning_of(context, context.archive.candidate(best.id), round)
     until_s = context.share_of_time_s(min(TUNING_SHARE, 1 / rounds_to_come(context, round)))
     screened: list[Evaluation] = []
-    while (left := trials_in(context, round) - len(screened)) > 0:
+    trials = trials_in(context, round)
+    if ends_as_near(context, best.id, round):
+        trials = min(trials, AHEAD)
+    while (left := trials - len(screened)) > 0:
         if enough(context, round, f"tune:{len(screened)}"):
             break
         batch = _settings_to_try(context, tuning, until_s, left)
@@ -344,6 +348,7 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         choose(context.archive.standings()),
         floor_ms=context.floor_ms,
         certified=context.executor.capabilities.certifies,
+        whole=not ended_as_near(context.archive),
     )
     event = RunFinished(round=state["round"], summary=summary)
     context.emit(event, key=f"finished:{state['round']}:{state['why_stop']}")
@@ -352,6 +357,8 @@ async def report(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
 
 def _remember(context: SearchContext) -> None:
     """Keep how long this search took here, for what is promised of the next one."""
+    if profile_s := context.archive.profile_s():
+        remember_profile(context.home, context.hardware, profile_s)
     if not context.executor.capabilities.metered or context.laps or not context.certifying_s:
         return
     profiling_s, whole_s = context.archive.profiling_s(), context.archive.spent_s()

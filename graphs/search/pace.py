@@ -124,11 +124,12 @@ class Took(Value):
 
 
 class Pace(Value):
-    """What searches took on one device, the latest last."""
+    """What searches took on one device, the latest last; and the latest profile of a candidate."""
 
     device: str
     kind: str
     searches: tuple[Took, ...] = ()
+    profile_s: float = 0.0
 
     def certifying_s(self) -> float:
         """What certifying one finalist takes here."""
@@ -199,7 +200,17 @@ def remember(home: Path, hardware: Hardware, took: Took) -> None:
     known = pace_of(home, hardware)
     others = [item for item in known.searches if item.depth != took.depth]
     like = [item for item in known.searches if item.depth == took.depth]
-    kept = known.model_copy(update={"searches": (*others, *like[1 - _KEPT :], took)})
+    _keep(
+        home, hardware, known.model_copy(update={"searches": (*others, *like[1 - _KEPT :], took)})
+    )
+
+
+def remember_profile(home: Path, hardware: Hardware, seconds: float) -> None:
+    """Keep what profiling a candidate took, however long its search was allowed to be."""
+    _keep(home, hardware, pace_of(home, hardware).model_copy(update={"profile_s": seconds}))
+
+
+def _keep(home: Path, hardware: Hardware, kept: Pace) -> None:
     path = _path(home, hardware)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from kernelwright.agents.roles import GivenCoder
 from kernelwright.agents.roles.remembered import (
     Memories,
     RememberingPlanner,
+    _nearest,
     memories,
 )
 from kernelwright.profiles.load import Hardware
@@ -28,6 +29,7 @@ from kernelwright.tools.types import (
     Node,
     Ref,
     Scalar,
+    Setting,
     Task,
     TensorSpec,
 )
@@ -111,6 +113,41 @@ def test_other_shapes_get_its_strategies_and_settings():
         )
         == Memories()
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "device", "seconds", "share"),
+    [
+        (128, "Toy", 30, 0.4),
+        (64, "Toy", 30, 0.0),  # a quarter of it
+        (128, "Other", 30, 0.0),  # from another device
+        (128, "Toy", 100, 0.0),  # which this one may search far longer for
+    ],
+)
+def test_what_a_near_task_reached_of_its_floor_is_known(
+    rows: int, device: str, seconds: float, share: float
+) -> None:
+    kept, _, _ = known(sums(256))
+    reached = kept.proof.model_copy(update={"screened_share": 0.4})
+    cut = kept.model_copy(update={"run": "cut"})  # ended as a near task's
+    like = [cut, kept.model_copy(update={"proof": reached})]
+    other = sums(rows)
+    key = key_of(other)
+    assert key is not None
+    found = memories(
+        [], like, key, lambda: repertoire_for(other, HARDWARE), device=device, seconds=seconds
+    )
+    assert len(found.items) == 1
+    assert found.near_share == share
+
+
+def test_settings_that_do_not_fit_give_way_to_the_nearest() -> None:
+    def of(threads: int, splits: int) -> tuple[Setting, ...]:
+        return (Setting(name="THREADS", value=threads), Setting(name="SPLITS", value=splits))
+
+    valid = [of(64, 8), of(64, 240), of(128, 8), of(128, 240), of(128, 480)]
+    assert _nearest(valid, of(128, 264)) == of(128, 240)
+    assert _nearest(valid, of(256, 480)) == of(128, 480)
 
 
 class Other:

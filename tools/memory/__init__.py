@@ -19,7 +19,7 @@ from kernelwright.tools.memory.library import (
     forget,
     library_path,
 )
-from kernelwright.tools.memory.structure import TaskKey, key_of, with_weights_named
+from kernelwright.tools.memory.structure import TaskKey, is_near, key_of, with_weights_named
 from kernelwright.tools.memory.trail import Trail, share_that_gained
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "device_of",
     "file_lines",
     "forget",
+    "is_near",
     "key_of",
     "library_path",
     "read_lines",

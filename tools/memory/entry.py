@@ -39,7 +39,9 @@ class Proof(Value):
 
     `certified` says that it was certified by itself, or as a part of a model that was; `outcome` is
     what might be said of it beside PyTorch, "" in libraries from before that was kept.
-    `seconds` is what the search that found it was allowed, `searched` where nothing cut it short.
+    `seconds` is what the search that found it was allowed, or what it took where a near task's
+    result ended it. `screened_share` is the task's floor over the time that it was screened at, 0.0
+    where that is not known or the search was ended so.
     """
 
     median_ms: float
@@ -53,6 +55,7 @@ class Proof(Value):
     certified: bool = False
     outcome: SpeedOutcome | Literal[""] = ""
     seconds: float = 0.0
+    screened_share: float = 0.0
     conditions: Conditions | None = None
 
 

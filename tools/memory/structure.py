@@ -35,6 +35,7 @@ _SIZED = words(
 )
 _DIMENSIONS = 8  # numbers below may be dimensions, and are kept
 _GIVEN = ("input", "weight", "constant")
+_NEAR = 2
 
 
 class TaskKey(Value):
@@ -159,6 +160,17 @@ def _operators(made: list[Node]) -> str:
     names = [base(node.op).lstrip("_") for node in made if node.op != "getitem"]
     told = list(dict.fromkeys(names))
     return ", ".join(told[:6]) + (", ..." if len(told) > 6 else "")
+
+
+def is_near(one: TaskKey, other: TaskKey) -> bool:
+    """Whether tasks of one structure differ in size by a factor of two at most, side by side.
+
+    By their largest inputs. What was best for a task that is farther off showed no gain:
+    benchmarks/results/h200/surfaces.md.
+    """
+    sides = zip(one.shape, other.shape, strict=False)
+    alike = one.structure == other.structure and len(one.shape) == len(other.shape)
+    return alike and all(max(pair) <= _NEAR * min(pair) for pair in sides)
 
 
 def with_weights_named(plan: str, names: Mapping[str, str]) -> str | None:

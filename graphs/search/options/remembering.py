@@ -24,7 +24,16 @@ from kernelwright.graphs.search.options.run_terms import (
 from kernelwright.profiles.load import Hardware, SearchProfile
 from kernelwright.tools.archive import Archive, Standing
 from kernelwright.tools.codegen.library.kernel_library import Repertoire
-from kernelwright.tools.memory import BROKEN, Kept, KernelLibrary, Proof, Shaped, device_of, key_of
+from kernelwright.tools.memory import (
+    BROKEN,
+    Kept,
+    KernelLibrary,
+    Proof,
+    Shaped,
+    device_of,
+    is_near,
+    key_of,
+)
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.types import Task, Verdict
 
@@ -49,8 +58,9 @@ def keep_memories(archive: Archive, task: Task, hardware: Hardware, profile: Sea
     library, device = KernelLibrary(_home(archive)), device_of(hardware)
     try:
         exactly = library.exactly(key, hardware.kind, device)
-        carries = "memory" in profile.rules_steer_by and not exactly
-        like = library.like(key, hardware.kind, device) if carries else ()
+        like = () if exactly else library.like(key, hardware.kind, device)
+        if "memory" not in profile.rules_steer_by:
+            like = tuple(item for item in like if is_near(item.key, key))
         found = remembered(
             [item for item in exactly if _fits(item, hardware)],
             [item for item in like if _fits(item, hardware)],
@@ -104,6 +114,7 @@ def put_into_library(
     *,
     floor_ms: float,
     certified: bool,
+    whole: bool = True,
 ) -> None:
     """Keep the result of a search that ended, if it was found right and timed in turns.
 
@@ -115,13 +126,14 @@ def put_into_library(
         winner: what the run's summary stands for.
         floor_ms: of the task.
         certified: whether the judge certified it, rather than looked at it precisely.
+        whole: whether it went on as far as it was allowed, and no near task's result ended it.
     """
     library = KernelLibrary(_home(archive))
     try:
         library.drop(_refused(archive))
         if winner is None or winner.effort != "certify" or not winner.evaluation.comparisons:
             return
-        kept = _kept(archive, hardware, winner, floor_ms, certified=certified)
+        kept = _kept(archive, hardware, winner, floor_ms, certified=certified, whole=whole)
         if kept is not None:
             library.keep([kept])
         # Of a model its regions' kernels; any other parent is none that runs in it.
@@ -145,13 +157,21 @@ def _refused(archive: Archive) -> list[str]:
 
 
 def _kept(
-    archive: Archive, hardware: Hardware, winner: Standing, floor_ms: float, *, certified: bool
+    archive: Archive,
+    hardware: Hardware,
+    winner: Standing,
+    floor_ms: float,
+    *,
+    certified: bool,
+    whole: bool,
 ) -> Kept | None:
     record, evaluation = archive.record(), winner.evaluation
     key, hardest = key_of(record.task), evaluation.hardest
     if key is None or hardest is None:
         return None
     found = evaluation.verification
+    screened = archive.evaluation(winner.candidate.id, "screen")
+    screened_ms = screened.median_ms if screened is not None else None
     proof = Proof(
         median_ms=hardest.candidate_ms,
         baseline=hardest.baseline,
@@ -163,7 +183,8 @@ def _kept(
         precision=found.precision,
         certified=certified,
         outcome=evaluation.claim.outcome if evaluation.claim is not None else "",
-        seconds=record.profile.seconds,
+        seconds=record.profile.seconds if whole else archive.spent_s(),
+        screened_share=floor_ms / screened_ms if whole and screened_ms else 0.0,
         conditions=hardest.conditions,
     )
     tensors = (item.tensor for item in record.task.inputs if item.tensor is not None)

@@ -11,6 +11,7 @@ import pytest
 from kernelwright.graphs.replay import replay
 from kernelwright.graphs.run_view.events import IdeasProposed, Profiled
 from kernelwright.graphs.search import learn
+from kernelwright.graphs.search.pace import pace_of
 from kernelwright.graphs.search.state import SearchState
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.types.run import Summary
@@ -109,8 +110,18 @@ async def test_a_held_search_replays(search: Search, toy: ModuleType, tmp_path: 
     assert told.ended == ""
 
 
-@pytest.mark.parametrize(("took_s", "until_s"), [(30.0, 90.0 - 15.0), (1e4, 90.0 - 25.0)])
-async def test_behind_a_profile_half_a_round_has_to_be_left(took_s: float, until_s: float) -> None:
+@pytest.mark.parametrize(
+    ("took_s", "profiled_s", "paced_s", "until_s"),
+    [
+        (30.0, 0.0, 0.0, 90.0 - 15.0),
+        (1e4, 0.0, 0.0, 90.0 - 25.0),
+        (30.0, 0.0, 7.0, 90.0 - 15.0 - 7.0),  # an earlier search knows
+        (30.0, 4.0, 7.0, 90.0 - 15.0 - 4.0),  # this one knows better
+    ],
+)
+async def test_behind_a_profile_half_a_round_has_to_be_left(
+    took_s: float, profiled_s: float, paced_s: float, until_s: float
+) -> None:
     asked: list[float] = []
     planned = IdeasProposed(
         at=datetime.now(UTC) - timedelta(seconds=took_s), round=2, ideas=(), reasoning=""
@@ -122,8 +133,14 @@ async def test_behind_a_profile_half_a_round_has_to_be_left(took_s: float, until
         return True
 
     context = SimpleNamespace(
-        archive=SimpleNamespace(term=lambda name: "held", event=lambda key: stored),
+        archive=SimpleNamespace(
+            term=lambda name: "held",
+            event=lambda key: stored,
+            profile_s=lambda: profiled_s,
+            profiling_s=lambda: profiled_s,
+        ),
         hardware=SimpleNamespace(kind="cpu"),
+        pace=SimpleNamespace(profile_s=paced_s),
         searched_s=50.0,
         searching_ends_s=90.0,
         is_out_of_time=is_out_of_time,
@@ -131,3 +148,10 @@ async def test_behind_a_profile_half_a_round_has_to_be_left(took_s: float, until
     runtime: Any = SimpleNamespace(context=context)
     assert await learn.profile(SearchState(round=2), runtime) == {}
     assert asked == [pytest.approx(until_s, abs=0.5)]
+
+
+async def test_what_a_profile_took_is_known_to_the_next_search(
+    search: Search, toy: ModuleType, tmp_path: Path
+) -> None:
+    await search(executor=toy.ToyExecutor(profiling_s=5.0), seconds_hold="everything")
+    assert pace_of(tmp_path, toy.HARDWARE).profile_s == 5.0

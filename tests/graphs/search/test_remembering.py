@@ -6,7 +6,9 @@ from types import ModuleType
 
 import pytest
 
+from kernelwright.agents.roles.remembered import Memories
 from kernelwright.graphs.run_view.events import Event, IdeasProposed, Noted
+from kernelwright.graphs.search.options import remembering
 from kernelwright.graphs.search.options.remembering import memories_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.memory import Kept, KernelLibrary, TaskKey, library_path
@@ -71,16 +73,24 @@ async def test_one_that_was_allowed_less_is_tried_among_the_others(
     assert not memories_of(Archive.open(second.run, tmp_path)).alone
 
 
-@pytest.mark.parametrize(("steering", "asked"), [((), 0), (("memory",), 1)])
-async def test_other_shapes_are_looked_up_only_where_the_profile_says_so(
-    searched: Search, monkeypatch: pytest.MonkeyPatch, steering: tuple[str, ...], asked: int
+@pytest.mark.parametrize(("steering", "taken"), [((), ["near"]), (("memory",), ["near", "far"])])
+async def test_far_shapes_are_carried_over_only_where_the_profile_says_so(
+    searched: Search, monkeypatch: pytest.MonkeyPatch, steering: tuple[str, ...], taken: list[str]
 ) -> None:
-    looked: list[str] = []
+    offered: list[str] = []
 
     def like(self: KernelLibrary, key: TaskKey, kind: str, device: str) -> tuple[Kept, ...]:
-        looked.append(kind)
-        return ()
+        sizes = {"near": (1536, 1024), "far": (4096, 1024)}
+        keys = {name: key.model_copy(update={"shape": of}) for name, of in sizes.items()}
+        return tuple(
+            Kept.model_construct(key=of, task=name, architecture="") for name, of in keys.items()
+        )
+
+    def remembered(exactly: object, like: list[Kept], *rest: object, **more: object) -> Memories:
+        offered.extend(item.task for item in like)
+        return Memories()
 
     monkeypatch.setattr(KernelLibrary, "like", like)
+    monkeypatch.setattr(remembering, "remembered", remembered)
     await searched(rounds=1, rules_steer_by=steering, tuning_trials=0)
-    assert len(looked) == asked
+    assert offered == taken

@@ -15,6 +15,7 @@ from kernelwright.tools.memory import (
     Proof,
     file_lines,
     forget,
+    is_near,
     key_of,
     library,
     library_path,
@@ -120,6 +121,17 @@ def test_of_other_shapes_the_nearest_comes_first(tmp_path: Path):
     library.keep([kept(task(rows=4096)), kept(task(rows=128)), kept(task(rows=8192))])
     rows = [item.key.shape[0] for item in library.like(key, "cpu", "Toy")]
     assert rows == [128, 4096, 8192]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "near"),
+    [(128, 512, True), (32, 1024, True), (65, 511, True), (129, 512, False), (64, 255, False)],
+)
+def test_near_is_a_factor_of_two_on_every_side(rows: int, columns: int, near: bool):
+    one, other = key_of(task()), key_of(task(rows=rows, columns=columns))
+    assert one is not None
+    assert other is not None
+    assert is_near(one, other) is is_near(other, one) is near
 
 
 def test_the_library_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
