@@ -6,14 +6,19 @@ operators of the library's: a call is bound by that where each of them takes lit
 their turn once, when the searching is over, as then the plan is known that they are made of; while
 it goes on candidates are compared as they are called launch by launch.
 
+A plan of hundreds of steps may have the least work for the device and be ranked last, as the host
+issues them more slowly than that: the one that was expected to be the fastest of these is called as
+a graph as well.
+
 What a model's regions were put together to has its modes in the first round, and here those for
 which there was no time then. Not covered: far devices, where each question is a trip; the searches
-over regions; plans that the search ranked behind its first few, which might be ahead in another
-mode.
+over regions; other plans that the search ranked behind its first few, which might be ahead in
+another mode.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from kernelwright.graphs.run_view.events import CandidateWritten
 from kernelwright.graphs.search.context import SearchContext
@@ -88,7 +93,7 @@ def modes_to_try(
         bandwidth_gb_s: the device's.
     """
     operators = library_calls(candidate.plan)
-    steps = operators + sum(shape.launches for shape in evaluation.launches)
+    steps = _steps(candidate, evaluation)
     median_ms = evaluation.median_ms
     if median_ms is None or steps < _FEWEST_STEPS or candidate.mode != "eager":
         return ()
@@ -102,6 +107,12 @@ def modes_to_try(
         "compile": operators >= _FEWEST_OPERATORS and compile_s is not None,
     }
     return tuple(mode for mode in modes_of(task, kind) if able[mode])
+
+
+def _steps(candidate: Candidate, evaluation: Evaluation) -> int:
+    """What the host issues for one call: launches, and operators of the library's."""
+    launches = sum(shape.launches for shape in evaluation.launches)
+    return library_calls(candidate.plan) + launches
 
 
 def _copied_bytes(task: Task) -> int:
@@ -151,22 +162,53 @@ def _foremost(standings: Sequence[Standing]) -> list[Standing]:
     return [item for item in found if (item.evaluation.median_ms or 0.0) <= limit_ms][:_MOST]
 
 
+def held_by_the_host(
+    standings: Sequence[Standing], predicted_ms: Mapping[str, float | None]
+) -> list[Standing]:
+    """The plan that might be the fastest but for the host, whose time it took; none or one.
+
+    It was expected to take less than the fastest plan did, and was not seen to: the host issues
+    what a call of it is made of in what it took.
+
+    Args:
+        standings: of the search.
+        predicted_ms: what ideas were expected to take, by their ids.
+    """
+    foremost = _foremost(standings)
+    plans = {item.candidate.plan for item in foremost}
+    held = [
+        (expected_ms, item)
+        for item in ranked(standings)
+        if _is_plain(item.candidate)
+        and item.candidate.plan not in plans
+        and (expected_ms := predicted_ms.get(item.candidate.idea))
+        and expected_ms < (foremost[0].evaluation.median_ms or 0.0)
+        and (item.evaluation.median_ms or inf)
+        <= 1e3 * _STEP_S * _steps(item.candidate, item.evaluation)
+    ]
+    return [min(held, key=lambda pair: pair[0])[1]] if held else []
+
+
 def _chosen(context: SearchContext, round: int) -> list[tuple[Candidate, CallMode]]:
     """Which plans in which modes; decided once, as times and what is left of time decide it."""
+    standings = context.archive.standings()
+
+    def modes(item: Standing, compile_s: float | None) -> list[tuple[str, CallMode]]:
+        found = modes_to_try(
+            context.task,
+            context.hardware.kind,
+            item.candidate,
+            item.evaluation,
+            compile_s=compile_s,
+            bandwidth_gb_s=context.hardware.bandwidth_gb_s,
+        )
+        return [(item.candidate.id, mode) for mode in found]
 
     def now() -> str:
-        found = (
-            (item.candidate.id, mode)
-            for item in _foremost(context.archive.standings())
-            for mode in modes_to_try(
-                context.task,
-                context.hardware.kind,
-                item.candidate,
-                item.evaluation,
-                compile_s=_compile_s(context),
-                bandwidth_gb_s=context.hardware.bandwidth_gb_s,
-            )
-        )
+        expected = {idea.id: idea.predicted_ms for idea in context.archive.ideas()}
+        held = held_by_the_host(standings, expected)
+        found = [pair for item in _foremost(standings) for pair in modes(item, _compile_s(context))]
+        found += [pair for item in held for pair in modes(item, None)]
         return json.dumps([*dict.fromkeys((*_left(context), *found))])
 
     decided: list[tuple[str, CallMode]] = json.loads(

@@ -7,6 +7,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from kernelwright.agents.coder.coder import PlaybookCoder
+from kernelwright.agents.coder.model import CODER
+from kernelwright.agents.planner.model import PLANNER
+from kernelwright.agents.planner.playbook import PlaybookPlanner
 from kernelwright.agents.roles.composed import Composition, Compositions
 from kernelwright.graphs.regions.judge import RegionJudge
 from kernelwright.graphs.replay import replay
@@ -17,6 +21,7 @@ from kernelwright.graphs.search.options.run_terms import keep_composed
 from kernelwright.graphs.search.run import start_search
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.candidates.plan import library_calls
+from kernelwright.tools.codegen.library.kernel_library import LibraryDraft
 from kernelwright.tools.evaluate.executors.base.executor import Executor
 from kernelwright.tools.languages import in_mode, new_candidate
 from kernelwright.tools.types import (
@@ -161,6 +166,52 @@ async def test_a_plan_that_a_graph_makes_faster_ends_as_one_and_is_certified(
     first = next(at for at, (mode, _) in enumerate(executor.modes) if mode == "graph")
     later = {effort for mode, effort in executor.modes[first:] if mode == "eager"}
     assert later <= {"certify"}
+
+
+@dataclass(frozen=True)
+class ManySteps:
+    """The toy's repertoire with a plan of its own for one way."""
+
+    toy: ModuleType
+
+    language = "cpp"
+    fixed_ms = 0.0
+
+    def options(self) -> object:
+        return self.toy.ToyRepertoire(self.toy.LOOPS).options()
+
+    def draft(self, choices: Mapping[str, str]) -> LibraryDraft:
+        made: LibraryDraft = self.toy.ToyRepertoire(self.toy.LOOPS).draft(choices)
+        if choices["rows"] != "once":
+            return made
+        return made.model_copy(update={"plan": f"{made.plan}# once\n"})
+
+
+async def test_a_plan_that_the_host_holds_up_is_called_as_a_graph_though_it_is_ranked_last(
+    toy: ModuleType, tmp_path: Path
+) -> None:
+    executor = many_launches(toy, {"eager": 1.0, "graph": 0.5}, steps=1000)
+
+    def off(candidate: Candidate, effort: Effort) -> float:
+        return 6.0 if "# once" in candidate.plan and candidate.mode == "eager" else 1.0
+
+    executor.off = off
+    repertoire = ManySteps(toy)
+    agents = toy.toy_agents(toy.LOOPS)
+    agents = agents.replaced(PLANNER, PlaybookPlanner(repertoire))
+    agents = agents.replaced(CODER, PlaybookCoder(repertoire))
+    summary = await start_search(
+        Path("toy.py"), TracePolicy(), "cpu", toy.PROFILE, home=tmp_path, executor=executor,
+        make_agents=lambda around: agents,
+    )  # fmt: skip
+    assert isinstance(summary, Summary)
+    archive = Archive.open(summary.run, tmp_path)
+    written = [item.candidate for item in archive.candidates()]
+    archive.close()
+    graphs = [item for item in written if item.mode == "graph"]
+    assert "# once" in graphs[-1].plan
+    # What was ranked before it has its turn first, and no more than one is held.
+    assert len({item.plan for item in graphs}) == len(graphs) == 2
 
 
 async def test_a_mode_that_is_slower_has_one_look_and_changes_nothing(
