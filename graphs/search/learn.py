@@ -149,8 +149,9 @@ def _round_took_s(context: SearchContext, round: int) -> float:
 
 
 # What the first profile beside a GPU takes where none of its processes stands ready: 21 to 26 s in
-# four of four runs on an H200 (benchmarks/results/h200/real_models.jsonl). And what it takes more
-# for each node of a model, which two more processes make anew: 55 s in all for a GPT of 670
+# four of four runs on an H200 (benchmarks/results/h200/real_models.jsonl), and 17 to 24 s in the
+# first search on each of four, where later ones took 7 (earlier_runs.md there). And what it takes
+# more for each node of a model, which two more processes make anew: 55 s in all for a GPT of 670
 # (real_models_later.jsonl there).
 _COLD_S, _A_NODE_S = 20.0, 0.05
 
@@ -158,13 +159,14 @@ _COLD_S, _A_NODE_S = 20.0, 0.05
 def _profiling_takes_s(context: SearchContext) -> float:
     """What profiling a candidate takes: as this run's did, or an earlier one's on the device.
 
-    The first one beside a GPU may have to start its processes and make the model anew.
+    The first one beside a GPU may have to start its processes and make the model anew, and does so
+    where nothing was profiled before.
     """
     known_s = context.archive.profile_s() or context.pace.profile_s
     if context.hardware.kind != "cuda" or context.archive.profiling_s():
         return known_s
     rules = context.executor.rules
-    cold_s = _COLD_S if rules is not None and rules.is_brief else 0.0
+    cold_s = _COLD_S if not known_s or (rules is not None and rules.is_brief) else 0.0
     return max(known_s, cold_s + _A_NODE_S * len(context.task.graph.nodes))
 
 

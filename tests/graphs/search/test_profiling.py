@@ -111,16 +111,17 @@ async def test_a_held_search_replays(search: Search, toy: ModuleType, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("took_s", "profiled_s", "paced_s", "until_s"),
+    ("kind", "took_s", "profiled_s", "paced_s", "until_s"),
     [
-        (30.0, 0.0, 0.0, 90.0 - 15.0),
-        (1e4, 0.0, 0.0, 90.0 - 25.0),
-        (30.0, 0.0, 7.0, 90.0 - 15.0 - 7.0),  # an earlier search knows
-        (30.0, 4.0, 7.0, 90.0 - 15.0 - 4.0),  # this one knows better
+        ("cpu", 30.0, 0.0, 0.0, 90.0 - 15.0),
+        ("cpu", 1e4, 0.0, 0.0, 90.0 - 25.0),
+        ("cuda", 30.0, 0.0, 0.0, 90.0 - 15.0 - 20.0),  # the device's first
+        ("cuda", 30.0, 0.0, 7.0, 90.0 - 15.0 - 7.0),  # an earlier search knows
+        ("cuda", 30.0, 4.0, 7.0, 90.0 - 15.0 - 4.0),  # this one knows better
     ],
 )
 async def test_behind_a_profile_half_a_round_has_to_be_left(
-    took_s: float, profiled_s: float, paced_s: float, until_s: float
+    kind: str, took_s: float, profiled_s: float, paced_s: float, until_s: float
 ) -> None:
     asked: list[float] = []
     planned = IdeasProposed(
@@ -139,7 +140,9 @@ async def test_behind_a_profile_half_a_round_has_to_be_left(
             profile_s=lambda: profiled_s,
             profiling_s=lambda: profiled_s,
         ),
-        hardware=SimpleNamespace(kind="cpu"),
+        hardware=SimpleNamespace(kind=kind),
+        executor=SimpleNamespace(rules=None),
+        task=SimpleNamespace(graph=SimpleNamespace(nodes=())),
         pace=SimpleNamespace(profile_s=paced_s),
         searched_s=50.0,
         searching_ends_s=90.0,
