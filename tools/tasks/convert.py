@@ -205,6 +205,12 @@ def _like_as_full(node: fx.Node) -> None:
     _become_full(node)
 
 
+def _empty_as_full(node: fx.Node) -> None:
+    """What is not yet written is never read, so it may be nothing; how it lies is not kept."""
+    node.args = (list(node.meta["val"].shape), 0)
+    _become_full(node)
+
+
 def _become_full(node: fx.Node) -> None:
     node.target = aten.full.default
     node.kwargs = {"dtype": node.meta["val"].dtype}
@@ -214,6 +220,9 @@ _CONSTANTS: dict[object, Callable[[fx.Node], None]] = {
     aten.scalar_tensor.default: _scalar_as_full,
     aten.full_like.default: _like_as_full,
     aten.full.default: lambda node: _become_full(node),
+    aten.empty.memory_format: _empty_as_full,
+    aten.empty_permuted.default: _empty_as_full,
+    aten.empty_strided.default: _empty_as_full,
 }
 
 

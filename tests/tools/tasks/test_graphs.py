@@ -326,6 +326,31 @@ def test_a_copy_of_a_leaf_stays_where_a_view_of_it_is_returned(model: Model) -> 
         assert "aten.clone.default" not in ops_of(task)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.empty_like(x.transpose(0, 1))",
+        "torch.empty_strided((6, 4), (1, 6))",
+        "x.new_empty(6, 4)",
+    ],
+)
+def test_what_is_made_to_be_written_to_is_one_operator(
+    made: str, model: Model, run_graph: RunGraph
+) -> None:
+    forward = f"""
+def forward(self, x):
+    y = {made}
+    for i in range(6):
+        y[i] = x[:, i] * (i + 1)
+    return y
+"""
+    task = model(forward, "[torch.randn(4, 6)]")
+    assert not [op for op in ops_of(task) if "empty" in op]
+    (x,) = draw(task, "task", 1, "cpu")
+    (got,), _ = run_graph(task.graph, (x,), {})
+    torch.testing.assert_close(got, x.T * torch.arange(1.0, 7)[:, None])
+
+
 def ops_of(task: Task) -> list[str]:
     return [node.op for node in task.graph.nodes]
 
