@@ -16,7 +16,8 @@ import importlib.util
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -183,14 +184,26 @@ def in_doubles(module: nn.Module) -> nn.Module:
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_complex():
             tensor.data = tensor.data.to(torch.complex128)
-    forward, widened = module.forward, load_module("verify_widened").Widened
+    forward = module.forward
 
     def in_float64(*args: object, **kwargs: object) -> object:
-        with widened():
+        with float64_throughout():
             return forward(*args, **kwargs)
 
     module.forward = in_float64
     return module
+
+
+@contextmanager
+def float64_throughout() -> Iterator[None]:
+    """While inside, types that are named are float64, and so is what is made without one."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with load_module("verify_widened").Widened():
+            yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def error(value: torch.Tensor, truth: torch.Tensor) -> float:
