@@ -151,7 +151,7 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
     """
     home = folder if is_importable(folder) else package_name(task)
     name, on = _offered(task)[0], '.to("cuda")' if hardware.kind == "cuda" else ""
-    lines = ["import torch", f"from {home} import {name}", ""]
+    lines = ["import torch", f"from {home} import {name}", *_class_imports(task, home), ""]
     made_of = name
     if task.entry_kind != "function":
         made_of = "model"
@@ -171,8 +171,28 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
         if spec.tensor is not None
     ]
     lines += ["with torch.no_grad():  # where gradients are recorded, module.py says what runs"]
-    arguments = called(task, given, lambda name: name.rpartition(":")[2])
+    arguments = called(task, given, _class_shown)
     return "\n".join([*lines, f"    y = {made_of}({arguments})  # {', '.join(like)}"])
+
+
+def _class_imports(task: Task, home: str) -> list[str]:
+    """Imports of the classes that arguments are of; those of the user's file come with it."""
+    classes = task.call.classes if task.call else ()
+    named = [name.split(":", 1) for name in classes]
+    found = [
+        f"from {module} import {path.split('.')[0]}"
+        if module
+        else f"from {home}.module import reference"
+        for module, path in named
+        if module != "builtins"
+    ]
+    return sorted({*found})
+
+
+def _class_shown(name: str) -> str:
+    """How a class, named as in a packing, is written after `_class_imports`."""
+    module, _, path = name.partition(":")
+    return path if module else f"reference.{path}"
 
 
 def _offered(task: Task) -> tuple[str, ...]:

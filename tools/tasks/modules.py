@@ -225,7 +225,7 @@ def build_call(
     if not isinstance(inputs, (list, tuple)) and not named:
         kind = type(inputs).__name__
         raise refuse(f"get_inputs() must return a list, but it returned a {kind}.")
-    leaves, call = call_packing(() if named else inputs, inputs if named else {})
+    leaves, call = call_packing(() if named else inputs, inputs if named else {}, own=file.__name__)
     return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], call
 
 
