@@ -232,10 +232,15 @@ def build_call(
 def adopt_plain_tensors(module: nn.Module) -> nn.Module:
     """Turn tensors kept as plain attributes into non-persistent buffers of the same name.
 
-    Then they have a state-dict name, move with the module and can be read by a plan.
+    Then they have a state-dict name, move with the module and can be read by a plan. One that
+    stands before an attribute of its class stays: a buffer would stand behind it.
     """
     for part in module.modules():
-        plain = [n for n, v in vars(part).items() if isinstance(v, torch.Tensor)]
+        plain = [
+            name
+            for name, value in vars(part).items()
+            if isinstance(value, torch.Tensor) and not hasattr(type(part), name)
+        ]
         for name in plain:
             value = vars(part).pop(name)
             part.register_buffer(name, value.detach(), persistent=False)
