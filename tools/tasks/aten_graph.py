@@ -75,7 +75,9 @@ _KEEP_WHOLE = words(
     "upsample_nearest3d upsample_linear1d upsample_trilinear3d _upsample_nearest_exact1d "
     "_upsample_nearest_exact2d _upsample_nearest_exact3d grid_sampler_2d im2col col2im "
     "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
-    "replication_pad3d max_unpool2d max_unpool3d bernoulli renorm roll"
+    "replication_pad3d max_unpool2d max_unpool3d bernoulli renorm roll "
+    # Broken down it is an index_put, which adds up in changing order on a CPU, as this does not.
+    "index_add"
 )
 
 

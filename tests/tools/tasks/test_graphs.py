@@ -279,6 +279,14 @@ def test_what_libraries_do_well_stays_whole(model: Model) -> None:
     assert {"convolution", "addmm", "max_pool2d_with_indices"} <= found
 
 
+def test_a_sum_by_index_stays_the_operator_that_repeats_itself(model: Model) -> None:
+    """What torch breaks it down into adds up in changing order, on a CPU too."""
+    forward = "def forward(self, x, i): return torch.zeros(4, 8).index_add_(0, i, x, alpha=2)"
+    found = operators(model(forward, "[torch.randn(6, 8), torch.randint(0, 4, (6,))]").graph)
+    assert "index_add" in found
+    assert "index_put" not in found
+
+
 def test_training_batch_norm_updates_its_statistics(model: Model) -> None:
     task = model(*CASES["batch norm"])
     targets = {mutation.target for mutation in task.graph.mutations}
