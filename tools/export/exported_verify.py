@@ -70,7 +70,7 @@ class Pair:
             module, reference = getattr(self.exported, entry)(), target()
             reference.load_state_dict(module.state_dict())
         elif isinstance(target, nn.Module):
-            module, reference = getattr(self.exported, entry), copy.deepcopy(target)
+            module, reference = getattr(self.exported, entry), load_module("watch").copied(target)
         else:
             torch.manual_seed(seed)
             arguments = theirs.get_init_inputs() if hasattr(theirs, "get_init_inputs") else []
@@ -180,7 +180,7 @@ def doubled(value: Any) -> Any:
 
 def in_doubles(module: nn.Module) -> nn.Module:
     """A copy in float64, whatever types it names; `double` leaves complex weights alone."""
-    module = copy.deepcopy(module).double()
+    module = load_module("watch").copied(module).double()
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_complex():
             tensor.data = tensor.data.to(torch.complex128)
@@ -226,7 +226,7 @@ def turned(value: Any) -> Any:
 
 def with_channels_last(module: nn.Module) -> nn.Module:
     """A copy whose weights lie so."""
-    module = copy.deepcopy(module)
+    module = load_module("watch").copied(module)
     for tensor in (*module.parameters(), *module.buffers()):
         tensor.data = turned(tensor.data)
     return module
@@ -360,7 +360,7 @@ def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
     clocks["single calls" if gpu else "time"] = timing.Clock(pair.device, queued=False)
     rivals: dict[str, Callable[..., object]] = {"eager": pair.reference}
     if compiled:
-        rivals["torch.compile"] = torch.compile(copy.deepcopy(pair.reference))
+        rivals["torch.compile"] = torch.compile(load_module("watch").copied(pair.reference))
     fine = True
     for name, rival in rivals.items():
         try:

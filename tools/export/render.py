@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 SEPARATOR = "# ---- Kernelwright ----"
 # What module.py itself needs of the standard library.
 _IMPORTS = (
-    "collections", "copy", "functools", "importlib.util", "inspect", "math", "sys", "warnings",
+    "collections", "functools", "importlib.util", "inspect", "math", "sys", "warnings",
 )  # fmt: skip
 
 

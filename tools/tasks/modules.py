@@ -15,7 +15,6 @@ what neither of them accepts.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import keyword
 import re
@@ -34,6 +33,7 @@ from kernelwright.tools.tasks.inputs.packing import call_packing, called_flat, l
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.sources.saved import drawn_like, load_state
 from kernelwright.tools.tasks.user_file import Entry, seed_everything
+from kernelwright.tools.tasks.watch import copied
 from kernelwright.tools.types import DType, ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.graph import REAL
 from kernelwright.tools.types.packing import CallPacking
@@ -156,7 +156,7 @@ def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
     if entry.kind == "function":
         return FunctionModule(entry.target)
     if isinstance(entry.target, nn.Module):
-        return adopt_plain_tensors(copy.deepcopy(entry.target))
+        return adopt_plain_tensors(copied(entry.target))
     arguments = _init_inputs(file, path)
     seed_everything(seed)
     try:

@@ -16,6 +16,7 @@ devices and paths, and what is inside modules that torch wrote itself (`torch.fx
 """
 
 import contextlib
+import copy
 import functools
 import itertools
 import weakref
@@ -343,3 +344,12 @@ def _told(
         held[name] = kind(held[name])  # of the same content; nobody else keeps the former
     held[name].asked.update(asked)
     held[name].watches.add(watch)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A copy; a weight that a hook made of others, under autograd, keeps its history for itself."""
+    for part in module.modules():
+        for kept in (vars(part), part._buffers):
+            made = {n: t for n, t in kept.items() if isinstance(t, torch.Tensor) and not t.is_leaf}
+            kept.update({name: tensor.detach() for name, tensor in made.items()})
+    return copy.deepcopy(module)

@@ -15,7 +15,7 @@ from kernelwright.tools.export import (
     exported_gradients,
     exported_verify,
 )
-from kernelwright.tools.tasks import widened
+from kernelwright.tools.tasks import watch, widened
 
 BEGIN = """
 arguments = theirs.get_init_inputs()
@@ -320,7 +320,9 @@ def test_what_gradients_are_held_against_is_in_float64_whatever_types_are_named(
             counts = torch.zeros(len(x), 5).index_add_(0, torch.arange(len(x)), x)
             return Rounds.apply(counts @ self.factors)
 
-    monkeypatch.setattr(exported_verify, "load_module", {"verify_widened": widened}.__getitem__)
+    monkeypatch.setattr(
+        exported_verify, "load_module", {"verify_widened": widened, "watch": watch}.__getitem__
+    )
     given = {"run": lambda _, module, x: module(*x), "flat": lambda result: [result]}
     verify = SimpleNamespace(**(vars(exported_verify) | given))
     model, x = Counted(), torch.randn(4, 5)

@@ -2,12 +2,13 @@
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.watch import Watch, agreed, described, difference
+from kernelwright.tools.tasks.watch import Watch, agreed, copied, described, difference
 
 
 class Part(nn.Module):
@@ -183,3 +184,14 @@ def test_other_changes_of_an_own_forward_count():
         module(torch.rand(2, 4))
         module.first.in_features = 5
     assert watch.look(module) == "attribute first.in_features"
+
+
+def test_a_weight_that_a_hook_made_under_autograd_is_copied_without_its_history():
+    with warnings.catch_warnings(action="ignore"):
+        made = nn.utils.weight_norm(nn.Linear(3, 3))
+    x = torch.randn(2, 3)
+    expected = made(x)
+    assert not made.weight.is_leaf
+    other = copied(made)
+    torch.testing.assert_close(other(x), expected)
+    assert other.weight_g is not made.weight_g
