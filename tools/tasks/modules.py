@@ -180,9 +180,30 @@ def _made(entry: Entry, path: str) -> nn.Module:
 
 
 def _construct(entry: Entry, arguments: Sequence[object], path: str) -> nn.Module:
+    if not arguments and (why := _needs(entry)):
+        raise refuse(why) from TypeError(why)
     with user_code(f"Constructing {entry.name}", path), torch.no_grad():
         module = cast("type[nn.Module]", entry.target)(*arguments)
     return adopt_plain_tensors(module)
+
+
+def _needs(entry: Entry) -> str:
+    """What a class without given arguments lacks, and how to give it; "" where it needs none."""
+    try:
+        found = inspect.signature(cast("type[nn.Module]", entry.target)).parameters.values()
+    except (TypeError, ValueError):  # a class that says nothing of them
+        return ""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in found if p.default is p.empty and p.kind not in several]
+    if not needed:
+        return ""
+    names = ", ".join(item.name for item in needed)
+    by_place = all(item.kind is not item.KEYWORD_ONLY for item in needed)
+    listed = "return them as a list in get_init_inputs(), or " if by_place else ""
+    return (
+        f"{entry.name} is constructed with arguments ({names}): {listed}make one in the file, as "
+        f"model = {entry.name}(...), and name it with --entry."
+    )
 
 
 def _init_inputs(file: ModuleType, path: str) -> Sequence[object]:
