@@ -155,6 +155,16 @@ def test_a_forward_that_cannot_be_traced_says_why(
     assert words in sentence(text + "def get_inputs(): return [torch.randn(8, 32)]\n")
 
 
+def test_a_size_that_is_taken_out_of_an_input_is_to_be_given_as_a_number(
+    sentence: Sentence,
+) -> None:
+    text = (
+        "class Model(nn.Module):\n    def forward(self, x, n): return x[:, : n.item()].sum() + x\n"
+    )
+    inputs = "def get_inputs(): return [torch.randn(8, 4), torch.tensor(2)]\n"
+    assert "as .item() does; compute with the tensor, or give" in sentence(text + inputs)
+
+
 def test_a_constructor_that_raises_is_said_with_its_line(sentence: Sentence) -> None:
     text = "class Model(nn.Module):\n    def __init__(self):\n        raise RuntimeError('no')\n"
     assert "Constructing Model raises in line 6 RuntimeError: no" in sentence(text)

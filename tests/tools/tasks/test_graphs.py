@@ -70,6 +70,10 @@ def forward(self, x):
 """
 
 CASES: dict[str, tuple[str, ...]] = {
+    "rows picked by one number": (
+        "def forward(self, x, i): return x[i] + x[:, i - 3, None] * x[i.item()]",
+        "[torch.randn(6, 6), torch.tensor(4)]",
+    ),
     "log softmax": ("def forward(self, x): return F.log_softmax(x, 0)",),
     "half softmax": ("def forward(self, x): return x.softmax(-1)", "[torch.randn(4, 9).half()]"),
     "masked softmax": (
