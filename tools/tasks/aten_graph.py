@@ -48,6 +48,7 @@ from kernelwright.tools.tasks.modules import (
     structure_of,
 )
 from kernelwright.tools.tasks.refusals import message, user_line
+from kernelwright.tools.tasks.unchecked import unchecked_distributions
 from kernelwright.tools.types import RefusedError, refuse
 from kernelwright.tools.types.graph import words
 
@@ -350,7 +351,7 @@ def _name(op: OpOverload) -> str:
 
 def _exported(module: nn.Module, inputs: Sequence[object], table: Table | None = None) -> Traced:
     known = {name for name, _ in module.named_buffers()}
-    with only_graphs(), shapes_without_unrolling():
+    with only_graphs(), shapes_without_unrolling(), unchecked_distributions():
         program = torch.export.export(module, tuple(inputs), strict=False)
     if made := sorted(name for name, _ in module.named_buffers() if name not in known):
         raise buffer_made(made[0])

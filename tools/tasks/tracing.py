@@ -41,6 +41,8 @@ from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, siz
 from kernelwright.tools.tasks.random_draws import random_operators, unkept_draws, unused_draws
 from kernelwright.tools.tasks.refusals import message, user_code
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
+from kernelwright.tools.tasks.unchecked import WORDS as UNCHECKED
+from kernelwright.tools.tasks.unchecked import unchecked_distributions
 from kernelwright.tools.tasks.user_file import (
     Entry,
     choose_entry,
@@ -162,10 +164,11 @@ def _traced_whole(
     source: str, path: str, policy: TracePolicy, file: ModuleType, entry: Entry
 ) -> Task:
     batch = saved_batch(policy.inputs)
-    found = probe(file, entry, policy.inputs, batch)
-    names = argument_names(found.module, len(found.inputs))
-    with flattened(found.module, file.__name__) as flat:
-        traced = trace_graph(found.module, found.inputs, found.mode)
+    with unchecked_distributions() as checks:
+        found = probe(file, entry, policy.inputs, batch)
+        names = argument_names(found.module, len(found.inputs))
+        with flattened(found.module, file.__name__) as flat:
+            traced = trace_graph(found.module, found.inputs, found.mode)
     traced = replace(traced, structure=flat.structure)
     random = random_operators(traced.graph)
     unkept = (*unkept_draws(traced.graph), *unused_draws(found.ran.dead if found.ran else ()))
@@ -194,7 +197,11 @@ def _traced_whole(
         "unkept_draws": unkept,
         "badges": badges,
         "state": saved_state(_with_weights(file, entry, found)) if policy.makes else None,
-        "warnings": (*(badge.words for badge in badges), *_warnings(entry, found, specs)),
+        "warnings": (
+            *(badge.words for badge in badges),
+            *_warnings(entry, found, specs),
+            *((UNCHECKED,) if checks.asked else ()),
+        ),
         "submodules": _submodules(agreed(found.was, described(found.module))),
     }
     return task.model_copy(update=update)
