@@ -80,7 +80,10 @@ class Pair:
             module = getattr(self.exported, entry)(*arguments)
         module.load_state_dict(reference.state_dict())
         training = self.evidence["task"]["training"]
-        module, reference = (m.to(self.device).train(training) for m in (module, reference))
+        for made in (module, reference):
+            made.to(self.device)
+            if made.training != training:  # else parts keep the modes that they were made with
+                made.train(training)
         return module, reference
 
     @property

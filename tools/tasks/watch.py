@@ -36,7 +36,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 # Hooks of every module in the process.
 GLOBAL_HOOKS = torch_modules._global_forward_hooks
 GLOBAL_PRE_HOOKS = torch_modules._global_forward_pre_hooks
-# What nn.Module itself keeps; `training` is asked for by whoever runs the kernels.
+# What nn.Module itself keeps; for `training` see `_mode`.
 _NOT_THEIRS = {*vars(nn.Module()), "forward"}
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _LONGEST = 200  # a longer text is no setting
@@ -56,7 +56,8 @@ def described(module: nn.Module) -> Described:
             tensors = [(name, held) for name, held in part._parameters.items() if held is not None]
             names = {n: first_names.setdefault(id(t), _joined(path, n)) for n, t in tensors}
             shared = {n: first for n, first in names.items() if first != _joined(path, n)}
-            found[path] = (_kind(part), _hooks(path, part), _attributes(part), shared)
+            attributes = _attributes(part) | (_mode(part) if path else {})
+            found[path] = (_kind(part), _hooks(path, part), attributes, shared)
     return found
 
 
@@ -145,6 +146,19 @@ def _attributes(part: nn.Module) -> dict[str, str]:
         for name, value in vars(part).items()
         if name in theirs or (name not in _NOT_THEIRS and _counts(value))
     }
+
+
+def _mode(part: nn.Module) -> dict[str, str]:
+    """Its mode, where that counts: of the whole, whoever runs the kernels asks for it."""
+    return {"training": repr(part.training)} if _reads_mode(type(part).__mro__) else {}
+
+
+@functools.cache
+def _reads_mode(kinds: tuple[type, ...]) -> bool:
+    """Whether train() and eval() may differ: a method of its classes asks for `training`."""
+    theirs = (vars(one) for one in kinds if one not in (nn.Module, object))
+    codes = (getattr(value, "__code__", None) for held in theirs for value in held.values())
+    return any(code and "training" in (*code.co_names, *code.co_consts) for code in codes)
 
 
 def _text(value: object) -> str:
