@@ -17,6 +17,12 @@ def forward(self, x):
 """
 
 
+@pytest.fixture(autouse=True)
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process where nobody compiled: torch.compile leaves the checks switched off."""
+    monkeypatch.setattr(Distribution, "_validate_args", True)
+
+
 def test_a_forward_with_distributions_is_traced_whole(
     model: Callable[..., Task], run_graph: Callable[..., tuple[list[torch.Tensor], object]]
 ) -> None:
