@@ -199,7 +199,7 @@ def proposals(file: Path, policy: TracePolicy, refusal: Refusal) -> tuple[Offer,
         return ()
     source, policy = found.source, found.policy
     known = [item for item in outlines(source) if item.name not in HELPERS]
-    if re.search(r"name one|name it:", refusal.sentence):
+    if re.search(r"name one|name it\b", refusal.sentence):
         return tuple(_entry(item) for item in known[:MOST])
     entry = _chosen(known, policy)
     if entry is None or policy.inputs:

@@ -16,6 +16,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,7 +103,9 @@ def _expected(
     inputs, reference = pair.inputs(seed, lambda x: x), pair.reference
     doubles = [*map(verify.doubled, inputs)]
     theirs = _gradients(verify, pair, reference, inputs)
-    return theirs, _gradients(verify, pair, verify.in_doubles(reference), doubles)
+    throughout = verify.float64_throughout  # a backward of one's own names types as well
+    exact = _gradients(verify, pair, verify.in_doubles(reference), doubles, throughout)
+    return theirs, exact
 
 
 def _worst(
@@ -148,7 +151,11 @@ def _ran(counts: Any) -> int:
 
 
 def _gradients(
-    verify: SimpleNamespace, pair: Any, module: Any, inputs: list[Any]
+    verify: SimpleNamespace,
+    pair: Any,
+    module: Any,
+    inputs: list[Any],
+    backward_in: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, torch.Tensor]:
     """The gradients of one call, by what they belong to."""
     given = _given(pair, inputs)
@@ -156,7 +163,8 @@ def _gradients(
     with torch.enable_grad():
         results = _results(verify, pair.exported, module, given)
         upstream = _upstream(results)
-        found = torch.autograd.grad(results, [*leaves.values()], upstream, allow_unused=True)
+        with backward_in():
+            found = torch.autograd.grad(results, [*leaves.values()], upstream, allow_unused=True)
     return {n: _as_real(value) for n, value in zip(leaves, found, strict=True) if value is not None}
 
 

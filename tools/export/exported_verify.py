@@ -16,7 +16,8 @@ import importlib.util
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -69,7 +70,7 @@ class Pair:
             module, reference = getattr(self.exported, entry)(), target()
             reference.load_state_dict(module.state_dict())
         elif isinstance(target, nn.Module):
-            module, reference = getattr(self.exported, entry), copy.deepcopy(target)
+            module, reference = getattr(self.exported, entry), load_module("watch").copied(target)
         else:
             torch.manual_seed(seed)
             arguments = theirs.get_init_inputs() if hasattr(theirs, "get_init_inputs") else []
@@ -79,7 +80,10 @@ class Pair:
             module = getattr(self.exported, entry)(*arguments)
         module.load_state_dict(reference.state_dict())
         training = self.evidence["task"]["training"]
-        module, reference = (m.to(self.device).train(training) for m in (module, reference))
+        for made in (module, reference):
+            made.to(self.device)
+            if made.training != training:  # else parts keep the modes that they were made with
+                made.train(training)
         return module, reference
 
     @property
@@ -179,18 +183,30 @@ def doubled(value: Any) -> Any:
 
 def in_doubles(module: nn.Module) -> nn.Module:
     """A copy in float64, whatever types it names; `double` leaves complex weights alone."""
-    module = copy.deepcopy(module).double()
+    module = load_module("watch").copied(module).double()
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_complex():
             tensor.data = tensor.data.to(torch.complex128)
-    forward, widened = module.forward, load_module("verify_widened").Widened
+    forward = module.forward
 
     def in_float64(*args: object, **kwargs: object) -> object:
-        with widened():
+        with float64_throughout():
             return forward(*args, **kwargs)
 
     module.forward = in_float64
     return module
+
+
+@contextmanager
+def float64_throughout() -> Iterator[None]:
+    """While inside, types that are named are float64, and so is what is made without one."""
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with load_module("verify_widened").Widened():
+            yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def error(value: torch.Tensor, truth: torch.Tensor) -> float:
@@ -213,7 +229,7 @@ def turned(value: Any) -> Any:
 
 def with_channels_last(module: nn.Module) -> nn.Module:
     """A copy whose weights lie so."""
-    module = copy.deepcopy(module)
+    module = load_module("watch").copied(module)
     for tensor in (*module.parameters(), *module.buffers()):
         tensor.data = turned(tensor.data)
     return module
@@ -347,7 +363,7 @@ def time_all(pair: Pair, seconds: float, compiled: bool) -> bool:
     clocks["single calls" if gpu else "time"] = timing.Clock(pair.device, queued=False)
     rivals: dict[str, Callable[..., object]] = {"eager": pair.reference}
     if compiled:
-        rivals["torch.compile"] = torch.compile(copy.deepcopy(pair.reference))
+        rivals["torch.compile"] = torch.compile(load_module("watch").copied(pair.reference))
     fine = True
     for name, rival in rivals.items():
         try:

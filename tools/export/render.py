@@ -4,7 +4,6 @@ import ast
 import hashlib
 import keyword
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -12,10 +11,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.candidates.plan import Plan, validate_plan
-from kernelwright.tools.export import gradients, guards, plan_python, traced
+from kernelwright.tools.export import gradients, guards, packed, plan_python, traced
 from kernelwright.tools.export.dispatch import Dispatch
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.export.render_parts import in_parts
+from kernelwright.tools.export.tables import tables_of
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.tasks.sources.carried import STATE
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 SEPARATOR = "# ---- Kernelwright ----"
 # What module.py itself needs of the standard library.
 _IMPORTS = (
-    "collections", "copy", "functools", "importlib.util", "inspect", "math", "sys", "warnings",
+    "collections", "functools", "importlib.util", "inspect", "math", "sys", "warnings",
 )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
     """
     home = folder if is_importable(folder) else package_name(task)
     name, on = _offered(task)[0], '.to("cuda")' if hardware.kind == "cuda" else ""
-    lines = ["import torch", f"from {home} import {name}", ""]
+    lines = ["import torch", f"from {home} import {name}", *packed.class_imports(task, home), ""]
     made_of = name
     if task.entry_kind != "function":
         made_of = "model"
@@ -171,7 +171,7 @@ def snippet(task: Task, hardware: Hardware, folder: str = "") -> str:
         if spec.tensor is not None
     ]
     lines += ["with torch.no_grad():  # where gradients are recorded, module.py says what runs"]
-    arguments = called(task, given, lambda name: name.rpartition(":")[2])
+    arguments = packed.called(task, given, packed.class_shown)
     return "\n".join([*lines, f"    y = {made_of}({arguments})  # {', '.join(like)}"])
 
 
@@ -240,6 +240,8 @@ def values(material: Material) -> dict[str, object]:
     single = task.graph.output_structure == "tensor"
     together = guards.same_device(tensors) if device_type == "cuda" else []
     tensor_names = [item.name for item in tensors]
+    tables = tables_of(task, weights)
+    needs = {"base64"} if tables else set[str]()
     plan = plan_python.print_plan(
         candidate.plan,
         source.pointers,
@@ -259,8 +261,8 @@ def values(material: Material) -> dict[str, object]:
         "instance_name": task.entry,
         "needs": printed.needs,
         "compiled_by": printed.compiled_by,
-        "imports": sorted({*_IMPORTS, *printed.imports}),
-        "launcher_imports": sorted({"math", *printed.imports}),
+        "imports": sorted({*_IMPORTS, *printed.imports, *needs}),
+        "launcher_imports": sorted({"math", *printed.imports, *needs}),
         "is_function": task.entry_kind == "function",
         "is_built": task.entry_kind == "built",
         "state": STATE if task.state is not None else "",
@@ -288,7 +290,8 @@ def values(material: Material) -> dict[str, object]:
         "tensor_inputs": inputs,
         "weights": weights,
         "weight_names": [item.name for item in weights],
-        "has_buffers": any(item.is_buffer for item in weights),
+        "has_buffers": any(item.is_buffer and item.label not in tables for item in weights),
+        "tables": tables,
         "updated": updated,
         "outputs": outputs,
         "operator_outputs": [
@@ -299,7 +302,7 @@ def values(material: Material) -> dict[str, object]:
         "sizes": [dispatch.sizes(item) for item in tensors],
         "schema_results": _schema([*outputs, *updated]),
         "single": single,
-        **_packed(task, names),
+        **packed.values(task, names),
         "tensor_names": tensor_names,
         "in_list": len(tensors) > guards.MOST_ARGUMENTS,
         "backward_in_list": _backward_in_list(material),
@@ -357,44 +360,6 @@ def _backward_in_list(material: Material) -> bool:
     source = language_of(candidate).parse(candidate.kernel)
     _, inputs, weights = _arguments(task, validate_plan(candidate.plan, source))
     return len(inputs) + len(weights) > guards.MOST_ARGUMENTS
-
-
-def _packed(task: Task, names: list[str]) -> dict[str, object]:
-    """How arguments are taken apart and results put together, as Python."""
-    call, returns = task.call, task.returns
-    known = dict.fromkeys((*(call.classes if call else ()), *(returns.classes if returns else ())))
-    by_name = {name: f"_CLASS_{number}" for number, name in enumerate(known)}
-    classes = [(variable, *name.split(":", 1)) for name, variable in by_name.items()]
-    result = "list(result)" if task.graph.output_structure == "list" else "result"
-    result_leaves: list[str] = []
-    if returns is not None:
-        _, result_leaves = returns.taken_apart("result", by_name.__getitem__)
-        one = "(result if isinstance(result, torch.Tensor) else result[0])"
-        several = [f"result[{number}]" for number in range(len(task.outputs))]
-        leaves = iter(several if len(several) > 1 else [one])
-        result = returns.printed(leaves, by_name.__getitem__)
-    conditions: list[str] = []
-    flat: list[str] = []
-    if call is not None:
-        for number, item in enumerate((*call.positional, *call.named)):
-            needed, leaves_there = item.taken_apart(f"given[{number}]", by_name.__getitem__)
-            conditions, flat = [*conditions, *needed], [*flat, *leaves_there]
-    return {
-        "classes": classes,
-        "returned": result,
-        "result_leaves": result_leaves,
-        "call": call,
-        "call_conditions": conditions,
-        "call_leaves": flat,
-        "as_called": called(task, names, by_name.__getitem__),
-    }
-
-
-def called(task: Task, names: list[str], class_name: Callable[[str], str]) -> str:
-    """The arguments of a call with inputs of these names, as they stand in its parentheses."""
-    if task.call is None:
-        return ", ".join(names)
-    return task.call.printed(iter(names), class_name)
 
 
 def _arguments(task: Task, plan: Plan) -> tuple[list[str], list[Argument], list[Argument]]:

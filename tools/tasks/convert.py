@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import operator
 from collections.abc import Callable, Iterable
+from typing import cast
 
 import torch
 from torch import fx
@@ -138,6 +139,8 @@ def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
         _CONSTANTS[node.target](node)
     elif node.target is aten.as_strided.default:
         _as_view(node)
+    elif node.target is aten.select.int:
+        _as_index(node)
     elif is_draw(node):
         name_draw(node)
     for place, value in enumerate(node.args):
@@ -205,6 +208,12 @@ def _like_as_full(node: fx.Node) -> None:
     _become_full(node)
 
 
+def _empty_as_full(node: fx.Node) -> None:
+    """What is not yet written is never read, so it may be nothing; how it lies is not kept."""
+    node.args = (list(node.meta["val"].shape), 0)
+    _become_full(node)
+
+
 def _become_full(node: fx.Node) -> None:
     node.target = aten.full.default
     node.kwargs = {"dtype": node.meta["val"].dtype}
@@ -214,6 +223,9 @@ _CONSTANTS: dict[object, Callable[[fx.Node], None]] = {
     aten.scalar_tensor.default: _scalar_as_full,
     aten.full_like.default: _like_as_full,
     aten.full.default: lambda node: _become_full(node),
+    aten.empty.memory_format: _empty_as_full,
+    aten.empty_permuted.default: _empty_as_full,
+    aten.empty_strided.default: _empty_as_full,
 }
 
 
@@ -250,6 +262,18 @@ def _as_view(node: fx.Node) -> None:
     base = source.meta["val"]
     if base.is_contiguous() and value.is_contiguous() and base.numel() == value.numel():
         node.target, node.args = aten.view.default, (source, shape)
+
+
+def _as_index(node: fx.Node) -> None:
+    """`x[i]` takes the number out of a tensor `i` and selects by it; indexing needs no number."""
+    source, dim, place = node.args
+    if not isinstance(place, fx.Node) or place.target is not aten._local_scalar_dense.default:
+        return
+    index = cast("fx.Node", place.args[0])
+    value = index.meta["val"]
+    if value.dim() == 0 and value.dtype in (torch.int32, torch.int64):
+        axis = cast("int", dim) % (node.meta["val"].dim() + 1)
+        node.target, node.args = aten.index.Tensor, (source, [*[None] * axis, index])
 
 
 def _merge_equal(traced: Traced, kept: set[fx.Node]) -> None:
@@ -390,7 +414,10 @@ def _out(node: fx.Node, *, with_strides: bool) -> tuple[TensorSpec, ...]:
     value = node.meta.get("val")
     results: Iterable[object] = value if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)) for result in results):
-        raise refuse("The forward takes a number out of a tensor; that is not supported.")
+        raise refuse(
+            "The forward takes a number out of a tensor, as .item() does; compute with the tensor, "
+            "or give the number as an argument."
+        )
     if value is None:
         return ()
     return tuple(

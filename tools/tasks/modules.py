@@ -15,7 +15,6 @@ what neither of them accepts.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import keyword
 import re
@@ -34,6 +33,7 @@ from kernelwright.tools.tasks.inputs.packing import call_packing, called_flat, l
 from kernelwright.tools.tasks.refusals import user_code
 from kernelwright.tools.tasks.sources.saved import drawn_like, load_state
 from kernelwright.tools.tasks.user_file import Entry, seed_everything
+from kernelwright.tools.tasks.watch import copied
 from kernelwright.tools.types import DType, ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.graph import REAL
 from kernelwright.tools.types.packing import CallPacking
@@ -156,7 +156,7 @@ def _built(file: ModuleType, entry: Entry, seed: int) -> nn.Module:
     if entry.kind == "function":
         return FunctionModule(entry.target)
     if isinstance(entry.target, nn.Module):
-        return adopt_plain_tensors(copy.deepcopy(entry.target))
+        return adopt_plain_tensors(copied(entry.target))
     arguments = _init_inputs(file, path)
     seed_everything(seed)
     try:
@@ -180,9 +180,30 @@ def _made(entry: Entry, path: str) -> nn.Module:
 
 
 def _construct(entry: Entry, arguments: Sequence[object], path: str) -> nn.Module:
+    if not arguments and (why := _needs(entry)):
+        raise refuse(why) from TypeError(why)
     with user_code(f"Constructing {entry.name}", path), torch.no_grad():
         module = cast("type[nn.Module]", entry.target)(*arguments)
     return adopt_plain_tensors(module)
+
+
+def _needs(entry: Entry) -> str:
+    """What a class without given arguments lacks, and how to give it; "" where it needs none."""
+    try:
+        found = inspect.signature(cast("type[nn.Module]", entry.target)).parameters.values()
+    except (TypeError, ValueError):  # a class that says nothing of them
+        return ""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in found if p.default is p.empty and p.kind not in several]
+    if not needed:
+        return ""
+    names = ", ".join(item.name for item in needed)
+    by_place = all(item.kind is not item.KEYWORD_ONLY for item in needed)
+    listed = "return them as a list in get_init_inputs(), or " if by_place else ""
+    return (
+        f"{entry.name} is constructed with arguments ({names}): {listed}make one in the file, as "
+        f"model = {entry.name}(...), and name it with --entry."
+    )
 
 
 def _init_inputs(file: ModuleType, path: str) -> Sequence[object]:
@@ -225,17 +246,22 @@ def build_call(
     if not isinstance(inputs, (list, tuple)) and not named:
         kind = type(inputs).__name__
         raise refuse(f"get_inputs() must return a list, but it returned a {kind}.")
-    leaves, call = call_packing(() if named else inputs, inputs if named else {})
+    leaves, call = call_packing(() if named else inputs, inputs if named else {}, own=file.__name__)
     return [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], call
 
 
 def adopt_plain_tensors(module: nn.Module) -> nn.Module:
     """Turn tensors kept as plain attributes into non-persistent buffers of the same name.
 
-    Then they have a state-dict name, move with the module and can be read by a plan.
+    Then they have a state-dict name, move with the module and can be read by a plan. One that
+    stands before an attribute of its class stays: a buffer would stand behind it.
     """
     for part in module.modules():
-        plain = [n for n, v in vars(part).items() if isinstance(v, torch.Tensor)]
+        plain = [
+            name
+            for name, value in vars(part).items()
+            if isinstance(value, torch.Tensor) and not hasattr(type(part), name)
+        ]
         for name in plain:
             value = vars(part).pop(name)
             part.register_buffer(name, value.detach(), persistent=False)

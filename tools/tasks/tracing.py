@@ -27,10 +27,12 @@ from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.audit.doubts import graph_badges
 from kernelwright.tools.tasks.convert import simplify, tensor_spec, to_graph
 from kernelwright.tools.tasks.cost import bytes_moved, flops
+from kernelwright.tools.tasks.held import drawn_table
 from kernelwright.tools.tasks.inputs.domains import input_spec, keep_needed_domains, try_out
 from kernelwright.tools.tasks.inputs.packing import flattened, result_apart
 from kernelwright.tools.tasks.inputs.shapes import tied
 from kernelwright.tools.tasks.modules import (
+    Traced,
     argument_names,
     build_call,
     build_module,
@@ -41,6 +43,8 @@ from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, siz
 from kernelwright.tools.tasks.random_draws import random_operators, unkept_draws, unused_draws
 from kernelwright.tools.tasks.refusals import message, user_code
 from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
+from kernelwright.tools.tasks.unchecked import WORDS as UNCHECKED
+from kernelwright.tools.tasks.unchecked import unchecked_distributions
 from kernelwright.tools.tasks.user_file import (
     Entry,
     choose_entry,
@@ -162,11 +166,13 @@ def _traced_whole(
     source: str, path: str, policy: TracePolicy, file: ModuleType, entry: Entry
 ) -> Task:
     batch = saved_batch(policy.inputs)
-    found = probe(file, entry, policy.inputs, batch)
-    names = argument_names(found.module, len(found.inputs))
-    with flattened(found.module, file.__name__) as flat:
-        traced = trace_graph(found.module, found.inputs, found.mode)
+    with unchecked_distributions() as checks:
+        found = probe(file, entry, policy.inputs, batch)
+        names = argument_names(found.module, len(found.inputs))
+        with flattened(found.module, file.__name__) as flat:
+            traced = trace_graph(found.module, found.inputs, found.mode)
     traced = replace(traced, structure=flat.structure)
+    _check_tables(file, entry, found, traced)
     random = random_operators(traced.graph)
     unkept = (*unkept_draws(traced.graph), *unused_draws(found.ran.dead if found.ran else ()))
     simplify(traced)
@@ -194,10 +200,25 @@ def _traced_whole(
         "unkept_draws": unkept,
         "badges": badges,
         "state": saved_state(_with_weights(file, entry, found)) if policy.makes else None,
-        "warnings": (*(badge.words for badge in badges), *_warnings(entry, found, specs)),
+        "warnings": (
+            *(badge.words for badge in badges),
+            *_warnings(entry, found, specs),
+            *((UNCHECKED,) if checks.asked else ()),
+        ),
         "submodules": _submodules(agreed(found.was, described(found.module))),
     }
     return task.model_copy(update=update)
+
+
+def _check_tables(file: ModuleType, entry: Entry, found: Probe, traced: Traced) -> None:
+    """RefusedError where the graph has values that a constructor drew beside its weights."""
+    baked = [item for item in traced.constants.values() if not isinstance(item, FakeTensor)]
+    place = drawn_table(found.module, baked, lambda: build_module(file, entry, 1))
+    if place:
+        raise refuse(
+            f"The forward reads {place}, which the constructor draws at random and which is no "
+            "parameter or buffer; register it, as with register_buffer or nn.ParameterList."
+        )
 
 
 def _with_weights(file: ModuleType, entry: Entry, found: Probe) -> nn.Module:

@@ -240,7 +240,7 @@ _IMPORTS = _Imports()
 
 
 def choose_entry(module: ModuleType, wanted: str | None, *, makes: bool = False) -> Entry:
-    """The entry by name; without one `Model`, else the only module class, else a refusal.
+    """The entry by name; without one `Model`, else the only module class, else the only module.
 
     With `makes` it is a function that returns the module.
     """
@@ -250,12 +250,15 @@ def choose_entry(module: ModuleType, wanted: str | None, *, makes: bool = False)
         return _named(module, wanted)
     if _is_module_class(getattr(module, "Model", None)):
         return _named(module, "Model")
-    classes = _own(module, _is_module_class)
-    if len(classes) == 1:
-        return _named(module, classes[0])
-    if classes:
-        listed = ", ".join(classes)
-        raise refuse(f"The file has several modules and none is called Model: {listed}; name one.")
+    classes, ready = _own(module, _is_module_class), _ready(module)
+    if len(classes) == 1 or len(ready) == 1 > len(classes):
+        return _named(module, (classes or ready)[0])
+    if classes or ready:
+        listed = ", ".join((*classes, *ready))
+        raise refuse(
+            f"The file has several modules and none is called Model: {listed}; name one with "
+            "--entry."
+        )
     raise _no_module(module)
 
 
@@ -270,7 +273,8 @@ def _maker(module: ModuleType, wanted: str | None) -> Entry:
 
 def _no_module(module: ModuleType) -> Exception:
     functions = [f for f in _own(module, _is_function) if f not in _HELPERS]
-    also = f"; to optimise a function, name it: {', '.join(functions)}" if functions else ""
+    listed = ", ".join(functions)
+    also = f"; to optimise a function, name it with --entry: {listed}" if functions else ""
     return refuse(f"The file defines no nn.Module{also}.")
 
 
@@ -285,7 +289,7 @@ def _named(module: ModuleType, name: str) -> Entry:
         return Entry(name, target, "function")
     if hasattr(module, name):
         raise refuse(f"{name} is neither an nn.Module nor a function.")
-    there = [*_own(module, _is_module_class), *_own(module, _is_function)]
+    there = [*_own(module, _is_module_class), *_ready(module), *_own(module, _is_function)]
     listed = ", ".join(n for n in there if n not in _HELPERS)
     raise refuse(f"The file has no {name}" + (f"; it has {listed}." if listed else "."))
 
@@ -297,6 +301,12 @@ def _own(module: ModuleType, test: Callable[[object], bool]) -> list[str]:
         for name, value in vars(module).items()
         if test(value) and getattr(value, "__module__", None) == module.__name__
     ]
+
+
+def _ready(module: ModuleType) -> list[str]:
+    """Names bound to modules that are made already."""
+    found = vars(module).items()
+    return [n for n, value in found if isinstance(value, nn.Module) and not n.startswith("_")]
 
 
 def _is_module_class(value: object) -> bool:

@@ -16,6 +16,7 @@ devices and paths, and what is inside modules that torch wrote itself (`torch.fx
 """
 
 import contextlib
+import copy
 import functools
 import itertools
 import weakref
@@ -35,7 +36,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 # Hooks of every module in the process.
 GLOBAL_HOOKS = torch_modules._global_forward_hooks
 GLOBAL_PRE_HOOKS = torch_modules._global_forward_pre_hooks
-# What nn.Module itself keeps; `training` is asked for by whoever runs the kernels.
+# What nn.Module itself keeps; for `training` see `_mode`.
 _NOT_THEIRS = {*vars(nn.Module()), "forward"}
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _LONGEST = 200  # a longer text is no setting
@@ -55,7 +56,8 @@ def described(module: nn.Module) -> Described:
             tensors = [(name, held) for name, held in part._parameters.items() if held is not None]
             names = {n: first_names.setdefault(id(t), _joined(path, n)) for n, t in tensors}
             shared = {n: first for n, first in names.items() if first != _joined(path, n)}
-            found[path] = (_kind(part), _hooks(path, part), _attributes(part), shared)
+            attributes = _attributes(part) | (_mode(part) if path else {})
+            found[path] = (_kind(part), _hooks(path, part), attributes, shared)
     return found
 
 
@@ -144,6 +146,19 @@ def _attributes(part: nn.Module) -> dict[str, str]:
         for name, value in vars(part).items()
         if name in theirs or (name not in _NOT_THEIRS and _counts(value))
     }
+
+
+def _mode(part: nn.Module) -> dict[str, str]:
+    """Its mode, where that counts: of the whole, whoever runs the kernels asks for it."""
+    return {"training": repr(part.training)} if _reads_mode(type(part).__mro__) else {}
+
+
+@functools.cache
+def _reads_mode(kinds: tuple[type, ...]) -> bool:
+    """Whether train() and eval() may differ: a method of its classes asks for `training`."""
+    theirs = (vars(one) for one in kinds if one not in (nn.Module, object))
+    codes = (getattr(value, "__code__", None) for held in theirs for value in held.values())
+    return any(code and "training" in (*code.co_names, *code.co_consts) for code in codes)
 
 
 def _text(value: object) -> str:
@@ -343,3 +358,12 @@ def _told(
         held[name] = kind(held[name])  # of the same content; nobody else keeps the former
     held[name].asked.update(asked)
     held[name].watches.add(watch)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A copy; a weight that a hook made of others, under autograd, keeps its history for itself."""
+    for part in module.modules():
+        for kept in (vars(part), part._buffers):
+            made = {n: t for n, t in kept.items() if isinstance(t, torch.Tensor) and not t.is_leaf}
+            kept.update({name: tensor.detach() for name, tensor in made.items()})
+    return copy.deepcopy(module)

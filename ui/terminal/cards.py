@@ -24,7 +24,6 @@ from kernelwright.graphs.run_view.figures import (
     Figure,
     compared_words,
     figure_of,
-    interval_words,
     legend,
     region_words,
     settings_words,
@@ -197,8 +196,9 @@ def comparison_rows(story: Story, best: BestSummary) -> list[tuple[str, str]]:
     """The best against each baseline, by the times of their own interleaved pairs."""
     found = story.best.evaluation.comparisons if story.best else ()
     if not found:
-        words = f"{ratio(best.speedup_vs_best_baseline)} the best baseline"
-        return [("", f"{words}, {interval_words(*best.ci95, best.outcome)}")]
+        low, high = best.ci95
+        words = f"{ratio(best.speedup_vs_best_baseline)} the best baseline, not timed in turns"
+        return [("", f"{words}: {low:.2f} to {high:.2f} by how far both vary")]
     return [(f"vs {item.baseline}", comparison_words(item)) for item in found]
 
 

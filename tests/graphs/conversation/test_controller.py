@@ -278,7 +278,7 @@ async def test_a_refusal_keeps_the_file_for_another_try(
     controller: ChatController, search_manager: SearchManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "def soft(x):\n    return x\n"
-    refused = Refusal(sentence="The file defines no nn.Module; to optimise a function, name it: s.")
+    refused = Refusal(sentence="No nn.Module; to optimise a function, name it with --entry: s.")
     executor = search_manager.judges._make("cpu", search_manager.home, asyncio.Lock())
 
     async def refuse(*_: object) -> Refusal:

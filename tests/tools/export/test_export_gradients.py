@@ -15,6 +15,7 @@ from kernelwright.tools.export import (
     exported_gradients,
     exported_verify,
 )
+from kernelwright.tools.tasks import watch, widened
 
 BEGIN = """
 arguments = theirs.get_init_inputs()
@@ -295,6 +296,45 @@ def test_gradients_of_complex_weights_are_compared_part_by_part():
     found = exported_gradients._gradients(verify, pair, Turned(), [torch.randn(3, 5)])
     assert found["factors"].shape == (5, 2)
     assert {value.dtype for value in found.values()} == {torch.float32}
+
+
+class Rounds(torch.autograd.Function):
+    """Doubles, in a type that forward and backward name."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.float() * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.float() * 2
+
+
+def test_what_gradients_are_held_against_is_in_float64_whatever_types_are_named(monkeypatch):
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factors = nn.Parameter(torch.rand(5, 3) / 3)
+
+        def forward(self, x):
+            counts = torch.zeros(len(x), 5).index_add_(0, torch.arange(len(x)), x)
+            return Rounds.apply(counts @ self.factors)
+
+    monkeypatch.setattr(
+        exported_verify, "load_module", {"verify_widened": widened, "watch": watch}.__getitem__
+    )
+    given = {"run": lambda _, module, x: module(*x), "flat": lambda result: [result]}
+    verify = SimpleNamespace(**(vars(exported_verify) | given))
+    model, x = Counted(), torch.randn(4, 5)
+    evidence = {"task": {"entry_kind": "kernelbench"}}
+    pair = SimpleNamespace(
+        exported=None, evidence=evidence, reference=model, inputs=lambda seed, change: [x]
+    )
+    theirs, exact = exported_gradients._expected(verify, pair, 0)
+    torch.manual_seed(0)
+    upstream = torch.randn(4, 3).double() * 2
+    torch.testing.assert_close(exact["factors"], x.double().T @ upstream, rtol=0, atol=1e-14)
+    assert theirs["factors"].dtype is torch.float32 is torch.get_default_dtype()
 
 
 CUSTOM = """

@@ -404,3 +404,48 @@ whole.eval()
 assert reason(whole) == "attribute norm.eps" == reason(mine)
 """
     taken_home(BEGIN + code, folder, cwd=tmp_path)
+
+
+FROZEN = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(96, affine=False).eval()
+
+    def forward(self, x):
+        return torch.softmax(self.norm(x) * (1 + 1e-5) ** 0.5, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(48, 96)]
+"""
+
+
+def test_a_norm_that_was_frozen_is_computed_as_one_that_is_none_after_train(
+    material, softmax, outside, tmp_path
+):
+    folder = export_folder(material(FROZEN, softmax[1], softmax[2]), tmp_path / "frozen")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from module import COUNTS, Model, reference
+mine, theirs, x = Model(), reference.Model(), torch.randn(48, 96)
+torch.testing.assert_close(mine(x), theirs(x))
+assert COUNTS.pop("kernel") == 1, COUNTS
+torch.testing.assert_close(mine.train()(x), theirs.train()(x))
+assert COUNTS == {"reference: attribute norm.training": 1}, COUNTS
+mine.norm.eval()
+mine(x)
+assert COUNTS["kernel"] == 1, COUNTS
+"""
+    outside(code, folder, cwd=tmp_path)
+    outside(
+        "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
+        "runpy.run_path('verify.py', run_name='__main__')",
+        cwd=folder,
+    )

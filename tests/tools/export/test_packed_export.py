@@ -82,6 +82,50 @@ def test_a_packed_call_and_result_stay_as_they_are(material, softmax, outside, t
     )
 
 
+OWN_CLASS = """
+from collections import OrderedDict
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+
+class Padded(NamedTuple):
+    rows: torch.Tensor
+    filled: torch.Tensor
+
+
+class Model(nn.Module):
+    def forward(self, padded: Padded, more):
+        return torch.softmax(padded.rows, dim=-1)
+
+
+def get_inputs():
+    return [Padded(torch.randn(48, 96), torch.ones(48)), OrderedDict(gain=2.0)]
+"""
+
+
+def test_an_argument_may_be_of_a_class_of_the_file(material, softmax, outside, tmp_path):
+    plan = PLAN.replace("x, state_0_k, state_1, scale", "x, filled, gain").replace("y, y, y", "y")
+    folder = export_folder(material(OWN_CLASS, softmax[1], plan), tmp_path / "own")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from collections import OrderedDict
+from module import COUNTS, Model, reference
+more = OrderedDict(gain=2.0)
+padded = reference.Padded(torch.randn(48, 96), torch.ones(48))
+torch.testing.assert_close(Model()(padded, more), reference.Model()(padded, more))
+Model()(tuple.__new__(type("Padded", (reference.Padded,), {}), padded), more)
+assert COUNTS["kernel"] == 1 and sum(COUNTS.values()) == 2, COUNTS
+"""
+    outside(code, folder, cwd=tmp_path)
+    shown = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    begin = "import sys, torch\npadded_rows, padded_filled = torch.randn(48, 96), torch.ones(48)\n"
+    outside(f"{begin}sys.path.insert(0, sys.argv[1])\n{shown}", tmp_path, cwd=tmp_path)
+
+
 def test_gradients_of_a_packed_result_are_the_references(material, softmax, outside, tmp_path):
     folder = export_folder(material(SOURCE, softmax[1], PLAN), tmp_path / "packed")
     code = """

@@ -10,7 +10,7 @@ from torch import nn
 from kernelwright.tools.evaluate.verify import roundings
 from kernelwright.tools.export import exported_verify
 from kernelwright.tools.export.exported_verify import BOUND, worst_ratio
-from kernelwright.tools.tasks import widened
+from kernelwright.tools.tasks import watch, widened
 
 
 class InParts(nn.BatchNorm2d):
@@ -42,7 +42,7 @@ class InParts(nn.BatchNorm2d):
 def test_a_sum_that_cancels_is_excused_and_one_without_a_part_is_not(
     left_out: int, right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {"verify_roundings": roundings, "verify_widened": widened}
+    files = {"verify_roundings": roundings, "verify_widened": widened, "watch": watch}
     monkeypatch.setattr(exported_verify, "load_module", files.__getitem__)
     counts = {"kernel": 0}
     reference = nn.BatchNorm2d(16)

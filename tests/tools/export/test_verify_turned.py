@@ -10,7 +10,7 @@ from torch import nn
 from kernelwright.tools.evaluate.verify import roundings
 from kernelwright.tools.export import exported_verify
 from kernelwright.tools.export.exported_verify import BOUND, Pair, worst_ratio
-from kernelwright.tools.tasks import widened
+from kernelwright.tools.tasks import watch, widened
 
 
 def cut(x: torch.Tensor) -> torch.Tensor:
@@ -48,7 +48,7 @@ class Coarse(Library):
 def test_it_may_be_as_coarse_where_that_is_its_label(
     label: str, apart: str, right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {"verify_roundings": roundings, "verify_widened": widened}
+    files = {"verify_roundings": roundings, "verify_widened": widened, "watch": watch}
     monkeypatch.setattr(exported_verify, "load_module", files.__getitem__)
     module = Coarse()
     module.counts = {"kernel": 0}

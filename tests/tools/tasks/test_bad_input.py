@@ -155,9 +155,38 @@ def test_a_forward_that_cannot_be_traced_says_why(
     assert words in sentence(text + "def get_inputs(): return [torch.randn(8, 32)]\n")
 
 
+def test_a_size_that_is_taken_out_of_an_input_is_to_be_given_as_a_number(
+    sentence: Sentence,
+) -> None:
+    text = (
+        "class Model(nn.Module):\n    def forward(self, x, n): return x[:, : n.item()].sum() + x\n"
+    )
+    inputs = "def get_inputs(): return [torch.randn(8, 4), torch.tensor(2)]\n"
+    assert "as .item() does; compute with the tensor, or give" in sentence(text + inputs)
+
+
 def test_a_constructor_that_raises_is_said_with_its_line(sentence: Sentence) -> None:
     text = "class Model(nn.Module):\n    def __init__(self):\n        raise RuntimeError('no')\n"
     assert "Constructing Model raises in line 6 RuntimeError: no" in sentence(text)
+
+
+@pytest.mark.parametrize(
+    ("taken", "words"),
+    [
+        ("width, more=1", "(width): return them as a list in get_init_inputs(), or make one in"),
+        ("*, width", "(width): make one in the file, as model = Block(...), and name it with"),
+    ],
+)
+def test_a_constructor_s_arguments_are_asked_for(
+    sentence: Sentence, taken: str, words: str
+) -> None:
+    text = f"class Block(nn.Module):\n    def __init__(self, {taken}):\n        pass\n"
+    assert words in sentence(text + "def get_inputs(): return [torch.ones(2)]\n")
+
+
+def test_several_modules_are_listed_with_those_that_are_made_already(sentence: Sentence) -> None:
+    text = "class A(nn.Module): ...\nclass B(nn.Module): ...\nready = B()\n"
+    assert "A, B, ready; name one with --entry." in sentence(text)
 
 
 def test_a_wrong_entry_lists_what_is_there(sentence: Sentence) -> None:

@@ -110,3 +110,14 @@ def test_a_module_already_compiled_is_seen_through(traced: Traced) -> None:
     text = "@torch.compile\ndef f(x): return x * 2 + 1\ndef get_inputs(): return [torch.ones(4)]\n"
     operators = [node.op for node in traced(text, entry="f").graph.nodes]
     assert operators == ["input", "aten.mul.Tensor", "aten.add.Tensor"]
+
+
+def test_an_instance_whose_weight_a_hook_made_under_autograd_is_taken(traced: Traced) -> None:
+    made = "ready = nn.utils.weight_norm(nn.Linear(8, 4))\n"
+    inputs = "def get_inputs(): return [torch.randn(4, 8)]\n"
+    assert {"weight_g", "weight_v"} < {w.name for w in traced(made + inputs, entry="ready").weights}
+
+
+def test_the_only_module_that_is_made_already_needs_no_name(traced: Traced) -> None:
+    inputs = "def get_inputs(): return [torch.randn(4, 8)]\n"
+    assert traced(f"net = nn.Sequential(nn.Linear(8, 4), nn.ReLU())\n{inputs}").entry == "net"

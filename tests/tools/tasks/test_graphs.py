@@ -70,6 +70,10 @@ def forward(self, x):
 """
 
 CASES: dict[str, tuple[str, ...]] = {
+    "rows picked by one number": (
+        "def forward(self, x, i): return x[i] + x[:, i - 3, None] * x[i.item()]",
+        "[torch.randn(6, 6), torch.tensor(4)]",
+    ),
     "log softmax": ("def forward(self, x): return F.log_softmax(x, 0)",),
     "half softmax": ("def forward(self, x): return x.softmax(-1)", "[torch.randn(4, 9).half()]"),
     "masked softmax": (
@@ -279,6 +283,14 @@ def test_what_libraries_do_well_stays_whole(model: Model) -> None:
     assert {"convolution", "addmm", "max_pool2d_with_indices"} <= found
 
 
+def test_a_sum_by_index_stays_the_operator_that_repeats_itself(model: Model) -> None:
+    """What torch breaks it down into adds up in changing order, on a CPU too."""
+    forward = "def forward(self, x, i): return torch.zeros(4, 8).index_add_(0, i, x, alpha=2)"
+    found = operators(model(forward, "[torch.randn(6, 8), torch.randint(0, 4, (6,))]").graph)
+    assert "index_add" in found
+    assert "index_put" not in found
+
+
 def test_training_batch_norm_updates_its_statistics(model: Model) -> None:
     task = model(*CASES["batch norm"])
     targets = {mutation.target for mutation in task.graph.mutations}
@@ -324,6 +336,31 @@ def test_a_copy_of_a_leaf_stays_where_a_view_of_it_is_returned(model: Model) -> 
     for text in ("(x * 2).clone().t()", "x.clone().t() + 1", "x.t()"):
         task = model(said.format(text), "[torch.randn(8, 8)]")
         assert "aten.clone.default" not in ops_of(task)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.empty_like(x.transpose(0, 1))",
+        "torch.empty_strided((6, 4), (1, 6))",
+        "x.new_empty(6, 4)",
+    ],
+)
+def test_what_is_made_to_be_written_to_is_one_operator(
+    made: str, model: Model, run_graph: RunGraph
+) -> None:
+    forward = f"""
+def forward(self, x):
+    y = {made}
+    for i in range(6):
+        y[i] = x[:, i] * (i + 1)
+    return y
+"""
+    task = model(forward, "[torch.randn(4, 6)]")
+    assert not [op for op in ops_of(task) if "empty" in op]
+    (x,) = draw(task, "task", 1, "cpu")
+    (got,), _ = run_graph(task.graph, (x,), {})
+    torch.testing.assert_close(got, x.T * torch.arange(1.0, 7)[:, None])
 
 
 def ops_of(task: Task) -> list[str]:

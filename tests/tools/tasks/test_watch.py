@@ -2,12 +2,13 @@
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.watch import Watch, agreed, described, difference
+from kernelwright.tools.tasks.watch import Watch, agreed, copied, described, difference
 
 
 class Part(nn.Module):
@@ -47,7 +48,8 @@ def test_plain_attributes_are_written_down_as_python_and_places_are_not():
     }  # fmt: skip
     assert found["again"] == ("= parts.0", 0, {}, {})
     assert found["parts.1.norm"][0] == "torch.BatchNorm1d"
-    assert "training" not in found["parts.1.norm"][2]
+    assert found["parts.1.norm"][2]["training"] == "True"
+    assert "training" not in found["first"][2], "nothing in it asks for the mode"
     assert found["second"][3] == {"weight": "first.weight"}
 
 
@@ -92,7 +94,7 @@ def test_nothing_that_a_module_is_used_for_makes_it_look_again():
     module(torch.randn(3, 4)).sum().backward()
     module.zero_grad()
     module.load_state_dict(module.state_dict())
-    module.double().float().to("cpu").eval().train()
+    module.double().float().to("cpu")
     module.requires_grad_(False)
     copy.deepcopy(module)
     pickle.dumps(module)
@@ -100,6 +102,18 @@ def test_nothing_that_a_module_is_used_for_makes_it_look_again():
     module.parts[0].norm.weight = nn.Parameter(torch.ones(4))
     assert watch.changes == 1, "a parameter is heard where it may be a module"
     assert watch.look(module) == ""
+
+
+def test_a_part_in_another_mode_than_it_was_in_is_noticed_and_the_whole_is_asked_by_others():
+    module = Whole()
+    module.parts[1].eval()
+    watch = Watch(module)
+    assert watch.look(module) == ""
+    module.train()
+    assert watch.look(module) == "attribute parts.1.norm.training"
+    module.parts[1].eval()
+    assert watch.look(module) == ""
+    assert "training" not in watch.was[""][2]
 
 
 def test_attributes_of_the_same_value_or_of_no_consequence_are_no_difference():
@@ -183,3 +197,14 @@ def test_other_changes_of_an_own_forward_count():
         module(torch.rand(2, 4))
         module.first.in_features = 5
     assert watch.look(module) == "attribute first.in_features"
+
+
+def test_a_weight_that_a_hook_made_under_autograd_is_copied_without_its_history():
+    with warnings.catch_warnings(action="ignore"):
+        made = nn.utils.weight_norm(nn.Linear(3, 3))
+    x = torch.randn(2, 3)
+    expected = made(x)
+    assert not made.weight.is_leaf
+    other = copied(made)
+    torch.testing.assert_close(other(x), expected)
+    assert other.weight_g is not made.weight_g

@@ -2,6 +2,7 @@
 
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.console import Console
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.tools.archive import Archive, UnknownRunError
 from kernelwright.tools.types import Analysis, Prediction
-from kernelwright.ui.terminal.cards import show
+from kernelwright.ui.terminal.cards import comparison_rows, show
 from kernelwright.ui.terminal.output import prediction_words, record_words
 from kernelwright.ui.terminal.progress import sentence
 from kernelwright.ui.terminal.trace import trace
@@ -40,6 +41,13 @@ def test_show_has_task_result_leaders_and_ideas(run, home):
         "wider lanes",
     ):
         assert words in said, said
+
+
+def test_what_was_not_timed_in_turns_has_no_interval_that_its_words_deny():
+    best = SimpleNamespace(speedup_vs_best_baseline=14.9, ci95=(7.4, 19.7))
+    assert comparison_rows(SimpleNamespace(best=None), best) == [
+        ("", "14.90x the best baseline, not timed in turns: 7.40 to 19.70 by how far both vary")
+    ]
 
 
 def test_the_leaderboard_is_ordered_by_time(run, home):

@@ -143,5 +143,5 @@ def _takes_integers(task: Task) -> bool:
 
 
 def _shape(task: Task) -> str:
-    sizes = ("x".join(map(str, item.tensor.shape)) for item in task.inputs if item.tensor)
-    return " and ".join(sizes)
+    shapes = (item.tensor.shape for item in task.inputs if item.tensor)
+    return " and ".join("x".join(map(str, shape)) for shape in shapes if shape)

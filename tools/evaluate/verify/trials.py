@@ -158,8 +158,10 @@ _RESTLESS = words(
 
 def order_may_change(task: Task, device: str) -> bool:
     """Whether a candidate for this task may call what does not repeat itself."""
-    called = (base(node.op) in _RESTLESS for node in task.graph.nodes)
-    return device == "cuda" and (bool(convolved(task)) or any(called))
+    called = {base(node.op) for node in task.graph.nodes}
+    if device != "cuda":
+        return "index_put" in called  # threads that add to one place
+    return bool(convolved(task)) or not called.isdisjoint(_RESTLESS)
 
 
 def unlike(first: Sequence[Tensor], again: Sequence[Tensor]) -> str:

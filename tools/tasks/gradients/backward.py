@@ -196,7 +196,10 @@ def _traced(
     placeholders = graph.find_nodes(op="placeholder")
     leaves = cast("list[fx.Node]", graph.output_node().args[0])
     if graph.find_nodes(op="get_attr"):
-        raise refuse("The module holds tensors outside its parameters and buffers.")
+        raise refuse(
+            "The forward computes with a tensor that is no parameter or buffer, such as what "
+            "torch.tensor makes of numbers; register it as a buffer for kernels both ways."
+        )
     traced = Traced(
         graph=graph,
         inputs=tuple(node.name for node in placeholders),

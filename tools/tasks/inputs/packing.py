@@ -124,9 +124,14 @@ def _name(kind: type, own: str) -> str:
 
 
 def call_packing(
-    arguments: Sequence[object], named: dict[str, object]
+    arguments: Sequence[object], named: dict[str, object], *, own: str = ""
 ) -> tuple[Pieces, CallPacking]:
     """The flat inputs of a call, and how they were given; an absent one is an input that is None.
+
+    Args:
+        arguments: Those by position.
+        named: Those by keyword.
+        own: The name of the user's file as a module, whose classes are called `:Name`.
 
     Raises:
         RefusedError: Something in it cannot be an input.
@@ -136,9 +141,9 @@ def call_packing(
         if not _is_name(str(key)):
             raise refuse(f"The named argument {str(key)[:60]!r} is no name that Python can call.")
     leaves: Pieces = []
-    positional = tuple(_argument(item, n, leaves) for n, item in enumerate(arguments, start=1))
+    positional = tuple(_argument(item, n, leaves, own) for n, item in enumerate(arguments, start=1))
     keywords = tuple(str(key) for key in named)
-    values = tuple(_argument(item, key, leaves) for key, item in named.items())
+    values = tuple(_argument(item, key, leaves, own) for key, item in named.items())
     return leaves, CallPacking(positional=positional, keywords=keywords, named=values)
 
 
@@ -146,11 +151,11 @@ def _is_name(word: str) -> bool:
     return word.isidentifier() and not keyword.iskeyword(word)
 
 
-def _argument(value: object, which: int | str, leaves: Pieces) -> Packing:
+def _argument(value: object, which: int | str, leaves: Pieces, own: str) -> Packing:
     if value is None:
         leaves.append(None)
         return Packing()
-    return _packed(value, leaves, f"Input {which} is", "")
+    return _packed(value, leaves, f"Input {which} is", own)
 
 
 def called_flat(module: nn.Module, call: CallPacking | None, own: str) -> nn.Module:

@@ -66,7 +66,8 @@ def sliced(content: str, name: str, entry: str | None, *, inputs_named: bool) ->
     if len(wanted) > 1:
         listed = ", ".join(wanted)
         return Refusal(
-            sentence=f"{name} has several modules and none is called Model: {listed}; name one.",
+            sentence=f"{name} has several modules and none is called Model: {listed}; name one "
+            "with --entry.",
             choices=tuple(wanted),
         )
     there = frozenset(bound for item in statements for bound in item.binds)

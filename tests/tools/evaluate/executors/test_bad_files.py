@@ -13,8 +13,10 @@ import torch
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.executors.base.executor import HEARER
+from kernelwright.tools.evaluate.executors.local.builder import _draws_random
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Doubt, Refusal, Task, TracePolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -93,6 +95,16 @@ async def test_a_missing_file_is_refused_without_a_process(reader: LocalExecutor
     found = await reader.trace(Path("no_such_file.py"), TracePolicy())
     assert isinstance(found, Refusal)
     assert "does not exist" in found.sentence
+
+
+async def test_what_a_distribution_draws_in_place_is_refused_with_another_way_to_draw_it() -> None:
+    body = "        return torch.distributions.Normal(x, 1.0).rsample()\n"
+    task = trace(MODEL + body + INPUTS, "/nowhere/drawn.py", TracePolicy())
+    assert isinstance(task, Task), task
+    found = _draws_random(task)
+    assert "torch.randn_like and torch.rand_like draw in one" in found.sentence
+    assert "--eval" not in found.sentence
+    assert not found.draws_in_training
 
 
 @pytest.mark.exhaustive

@@ -245,6 +245,24 @@ def get_inputs():
     assert not order_may_change(plain, "cuda")
 
 
+def test_threads_of_a_cpu_add_to_one_place_in_changing_order():
+    source = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, at):
+        return torch.zeros(4, 8).{}
+
+def get_inputs():
+    return [torch.randn(64, 8), torch.randint(0, 4, (64,))]
+"""
+    changing = "index_put((at,), x, accumulate=True)"
+    for call, may in ((changing, True), ("index_add(0, at, x)", False)):
+        task = trace(source.format(call), "rows.py", TracePolicy())
+        assert isinstance(task, Task), task
+        assert order_may_change(task, "cpu") is may
+
+
 def test_one_order_is_asked_of_all_operators_and_nothing_is_left_of_it():
     def asked() -> tuple[bool, bool, bool]:
         return (

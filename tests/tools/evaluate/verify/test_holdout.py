@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
+from kernelwright.tools.evaluate.verify.holdout import _shape
 from kernelwright.tools.tasks.inputs.variations import changeable, odd, variants
 from kernelwright.tools.types import Candidate, InputSpec, Task, TensorSpec, Verdict
 
@@ -19,6 +20,11 @@ def forward(x):
     launch("rows_softmax", args=(x, y, 37, 129))
     return y
 """
+
+
+async def test_one_number_among_the_inputs_has_no_size_to_be_named(rows: Task) -> None:
+    number = InputSpec(name="step", tensor=TensorSpec(shape=(), dtype="int64"))
+    assert _shape(rows.model_copy(update={"inputs": (*rows.inputs, number)})) == "37x129"
 
 
 @pytest.mark.exhaustive

@@ -408,9 +408,15 @@ def _draws_random(task: Task) -> Refusal:
     reasons = {badge.name: badge.reason for badge in task.badges}
     where = reasons.get(Doubt.DRAWS_RANDOM, "its forward draws random numbers")
     also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""
-    way = "; --eval puts it into evaluation mode, where dropout draws nothing"
+    # What a tensor's normal_() draws, and so a distribution's rsample(), is drawn after --eval too.
+    filled = any(name.endswith("_functional") for name in task.unkept_draws)
+    in_training = task.training and not filled
+    way = (
+        "; --eval puts it into evaluation mode, where dropout draws nothing" if in_training else ""
+    )
+    way = "; torch.randn_like and torch.rand_like draw in one that they can keep" if filled else way
     return Refusal(
         sentence=f"{task.name} cannot be compared: {where}, in an order that no other "
-        f"implementation could keep{way if task.training else ''}{also}.",
-        draws_in_training=task.training,
+        f"implementation could keep{way}{also}.",
+        draws_in_training=in_training,
     )

@@ -1,0 +1,52 @@
+"""Tensors that a module keeps in lists and dictionaries: a trace bakes their values in.
+
+That is right for tables that every module of the class has, and wrong for what the constructor
+draws by chance: the next one has others. Not covered: what a file draws outside of the constructor.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import cast
+
+import torch
+from torch import nn
+
+
+def drawn_table(
+    module: nn.Module, baked: Collection[torch.Tensor], again: Callable[[], nn.Module]
+) -> str:
+    """Where the module keeps a tensor that a graph bakes in and another seed makes another of.
+
+    Args:
+        module: as it was traced.
+        baked: the graph's constants.
+        again: makes the module under another seed.
+    """
+    places = {tensor.data_ptr() for tensor in baked}
+    found = {name: held for name, held in _held(module) if held.data_ptr() in places}
+    if not found:
+        return ""
+    others = dict(_held(again()))
+    return next((n for n, t in found.items() if n not in others or not _same(t, others[n])), "")
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+def _held(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Plain tensors of all parts by where they are kept."""
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if not name.startswith("_"):
+                yield from _inside(value, f"{path}.{name}" if path else name)
+
+
+def _inside(value: object, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+    if type(value) in (torch.Tensor, nn.Parameter):  # and nothing that stands for one in a trace
+        yield place, cast("torch.Tensor", value)
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _inside(item, f"{place}[{number}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _inside(item, f"{place}[{key!r}]")
