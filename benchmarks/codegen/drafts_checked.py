@@ -186,13 +186,14 @@ def far_off(task: Task, draft: Draft, program) -> list[str]:
     wanted, truth = reference.forward(arguments), reference.double().forward(arguments)
     runner = load_candidate(draft.candidate, program, "cpu")
     runner.prepare(reference.weights())
+    reference.generators.fix()
     said = []
     for got, own, right in zip(runner(arguments, reference.weights()), wanted, truth, strict=True):
         if not got.is_floating_point():
             share = (got != own).float().mean().item()
             said += [f"{share:.1%} of whole numbers differ"] if share > 0.1 else []
             continue
-        least = 2e-5 if min(own.dtype.itemsize, *sizes(arguments)) >= 4 else 4e-3
+        least = 2e-5 if min([own.dtype.itemsize, *sizes(arguments)]) >= 4 else 4e-3
         mine, theirs = error(got, right), error(own, right)
         if mine > least + 8 * theirs or not torch.equal(got.isnan(), own.isnan()):
             said.append(f"off by {mine:.1e}, the module by {theirs:.1e} ({dict(draft.choices)})")

@@ -27,7 +27,11 @@ USES = (
     "F.max_unpool2d(*F.max_pool2d(x[None, None], 2, return_indices=True), 2)",
     "F.interpolate(x[None, None], size=3, mode='bilinear', antialias=True)",
     "F.interpolate(x[None, None], size=3, mode='nearest-exact')",
-    "F.rrelu(x, 0.1, 0.3, training=False)",
+    "F.rrelu(x, 0.1, 0.3, training=False)", "torch.nonzero_static(x > 0, size=4)",
+    "torch.conv_tbc(x[None], x[None, :3].mT, x[0, :3])",
+    "torch.special.shifted_chebyshev_polynomial_t(x.sigmoid(), 3)",
+    "x.T.index_fill(1, torch.tensor([0, 2]), 0.5)", "x.new_empty_strided((8, 16), (1, 8)).copy_(x)",
+    "F.embedding(torch.arange(4), x * 2, max_norm=1.0)",
 )  # fmt: skip
 
 
@@ -56,3 +60,32 @@ def test_every_name_that_a_plan_may_call_is_an_operator_that_writes_to_none_of_i
         packet = getattr(torch.ops.aten, name)
         schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
         assert not all(schema.is_mutable for schema in schemas), name
+
+
+STRIDED = (
+    "x.as_strided((3, 4), (16, 1), 2)",
+    "x.as_strided((3, 4), (0, 1), 2)",
+    "x.T.contiguous().T.as_strided((2, 3, 2), (2, 1, 4))",
+    "x.unfold(1, 3, 1).as_strided((4, 2, 3), (16, 2, 1))",
+    "(x * 1).fill_diagonal_(0.5)",
+    "torch.as_strided_scatter(x * 2, x[:2, :3].T, (3, 2), (2, 17), 1)",
+    "torch.as_strided_scatter((x * 2).T, x[:2, :3], (2, 3), (16, 1))",
+)
+
+
+@pytest.mark.parametrize("use", STRIDED)
+def test_strided_memory_is_spelt_as_views_that_stay_inside(traced, run_graph, use):
+    text = f"""
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh({use})
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+"""
+    task = traced(text)
+    assert not [node for node in task.graph.nodes if "as_strided" in node.op]
+    x = torch.randn(8, 16)
+    ours, _ = run_graph(task.graph, [x], {})
+    torch.testing.assert_close(ours[0], torch.tanh(eval(use, {"torch": torch, "x": x})))
