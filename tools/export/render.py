@@ -226,6 +226,8 @@ def values(material: Material) -> dict[str, object]:
     checked = validate_plan(candidate.plan, source)
     names, inputs, weights = _arguments(task, checked)
     tensors = [*inputs, *weights]
+    constants = guards.constants_read(task, checked.weights)
+    decoding = {"base64"} if constants else set()
     dispatch = Dispatch(task, material.shapes, names)
     if not names or not tensors:
         raise ExportRefusedError("a forward without inputs cannot be exported")
@@ -259,8 +261,9 @@ def values(material: Material) -> dict[str, object]:
         "instance_name": task.entry,
         "needs": printed.needs,
         "compiled_by": printed.compiled_by,
-        "imports": sorted({*_IMPORTS, *printed.imports}),
-        "launcher_imports": sorted({"math", *printed.imports}),
+        "imports": sorted({*_IMPORTS, *printed.imports, *decoding}),
+        "launcher_imports": sorted({"math", *printed.imports, *decoding}),
+        "constants": constants,
         "is_function": task.entry_kind == "function",
         "is_built": task.entry_kind == "built",
         "state": STATE if task.state is not None else "",
@@ -404,7 +407,8 @@ def _arguments(task: Task, plan: Plan) -> tuple[list[str], list[Argument], list[
         for name, spec in zip(names, task.inputs, strict=True)
         if spec.tensor is not None
     ]
-    used = {*plan.weights, *plan.updates}
+    built = {name for name, *_ in guards.constants_read(task, plan.weights)}
+    used = {*plan.weights, *plan.updates} - built
     weights = tuple(item for item in task.weights if item.name in used)
     missing = used - {item.name for item in weights}
     if missing:

@@ -107,7 +107,7 @@ def _mean(
 ) -> torch.Tensor:
     """A sum in at least float32, divided by the count."""
     result = dtype or x.dtype
-    dims = list(dim) if dim else list(range(x.dim()))
+    dims = list(dim) if dim and x.dim() else list(range(x.dim()))
     count = math.prod(x.shape[d] for d in dims)
     half = result in (torch.float16, torch.bfloat16)
     total = aten.sum.dim_IntList(x, dims, keepdim, dtype=torch.float32 if half else result)

@@ -190,10 +190,13 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _name_dimensions(node: fx.Node) -> None:
+    """All of them where none are named; of a number alone, none, though -1 or 0 may name one."""
     dims = node.args[1] if len(node.args) > 1 else None
     source = node.args[0]
-    if not dims and isinstance(source, fx.Node):
-        rank = source.meta["val"].dim()
+    if not isinstance(source, fx.Node):
+        return
+    rank = source.meta["val"].dim()
+    if not dims or not rank:
         node.args = (source, list(range(rank)), *node.args[2:])
 
 

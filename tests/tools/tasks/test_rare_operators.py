@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates.plan import ADMITTED
+from kernelwright.tools.codegen.library.kernel_library import repertoire_for
+from kernelwright.tools.tasks.aten_graph import decompositions
 from kernelwright.tools.types import Task
-from kernelwright.tools.types.graph import base
+from kernelwright.tools.types.graph import base, words
 
 MATRIX = "x[:, :8]"
 USES = (
@@ -89,3 +92,56 @@ def get_inputs():
     x = torch.randn(8, 16)
     ours, _ = run_graph(task.graph, [x], {})
     torch.testing.assert_close(ours[0], torch.tanh(eval(use, {"torch": torch, "x": x})))
+
+
+OF_A_NUMBER = (
+    "x.sum().sum(-1)", "x.sum().softmax(0) * x", "x.sum().mean(0)", "x.sum().norm(dim=0)",
+    "x.sum().std(0, correction=0)", "x.sum().unfold(0, 1, 1)", "x.sum().cumsum(-1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("use", OF_A_NUMBER)
+def test_a_number_has_a_dimension_by_name_alone(traced, run_graph, use):
+    text = f"""
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh({use}) * 2
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+"""
+    task = traced(text)
+    x = torch.randn(8, 16)
+    ours, _ = run_graph(task.graph, [x], {})
+    torch.testing.assert_close(ours[0], torch.tanh(eval(use, {"torch": torch, "x": x})) * 2)
+    for device in ("cpu", "h200"):
+        assert repertoire_for(task, hardware_profile(device)).options()
+
+
+# Devices' and layouts' own, and gradients of what no module file gets: attention and recurrent
+# layers are read whole, and what learns a quantisation or a connectionist loss is not traced.
+NOT_MET = words("""
+    _ctc_loss_backward _fake_quantize_learnable_per_channel_affine_backward
+    _fake_quantize_learnable_per_tensor_affine_backward _grid_sampler_2d_cpu_fallback_backward
+    _masked_softmax_backward _slow_conv2d_backward _upsample_lanczos2d_aa_backward
+    batch_norm_backward batch_norm_backward_elemt batch_norm_backward_reduce
+    convolution_backward_overrideable glu_backward_jvp linear_backward matmul_backward
+    max_pool2d_backward
+""")
+OWN = ("attention", "cudnn", "mps", "miopen", "mkldnn", "nested", "rnn", "sparse", "thnn")
+
+
+def test_gradients_that_autograd_computes_by_an_operator_are_broken_down_or_may_be_called():
+    left = set()
+    for full in torch._C._dispatch_get_all_op_names():
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        if not full.startswith("aten::") or "backward" not in name or name in ADMITTED | NOT_MET:
+            continue
+        operator = getattr(getattr(torch.ops.aten, name), overload or "default")
+        is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+            full, "CompositeImplicitAutograd"
+        )
+        if not (operator._schema.is_mutable or operator in decompositions() or is_composite):
+            left.add(name)
+    assert not {name for name in left if not any(word in name for word in OWN)}
