@@ -192,7 +192,7 @@ torch.zeros(2, 1, 1) + x | torch.zeros_like(x) + x | torch.randn(x.shape) + x
 torch.rand_like(x) * x | torch.randint(0, 5, (3, 1, 1)) * x | torch.randperm(x.shape[1]) * x
 torch.randn_like(x) * 0.1 + x | torch.normal(0.0, 1.0, (x.shape[1],)) * x
 F.dropout(x, 0.3, training=False) | torch.logspace(0, 1, x.shape[1]) * x
-torch.hann_window(x.shape[1]) * x | torch.empty(x.shape).copy_(x)
+torch.kaiser_window(x.shape[1]) * x | torch.empty(x.shape).copy_(x)
 torch.tensor([1.0, 2.0])[:, None, None] * x | torch.triu_indices(3, 3).sum() * x
 torch.randint_like(x, 5) * x | F.embedding_bag(at, x, of, mode="sum", per_sample_weights=self.b[:6])
 torch.fake_quantize_per_tensor_affine(x, b[:1], torch.zeros(1, dtype=torch.int32), -128, 127)

@@ -74,6 +74,7 @@ SPELT: Mapping[object, Callable[[fx.Node], None]] = {
     aten._neg_view.default: _negative,
     aten.as_strided.default: _strided,
     aten.as_strided_scatter.default: _scattered,
+    aten.empty_permuted.default: _empty,
     aten.empty_strided.default: _empty,
     aten.new_empty_strided.default: _empty,
     torch.ops.prims.copy_strided.default: _copy,

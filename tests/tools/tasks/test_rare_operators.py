@@ -35,6 +35,8 @@ USES = (
     "torch.special.shifted_chebyshev_polynomial_t(x.sigmoid(), 3)",
     "x.T.index_fill(1, torch.tensor([0, 2]), 0.5)", "x.new_empty_strided((8, 16), (1, 8)).copy_(x)",
     "F.embedding(torch.arange(4), x * 2, max_norm=1.0)",
+    "torch.hamming_window(16) * torch.kaiser_window(16) * torch.bartlett_window(16) * x",
+    "torch.fft.fftfreq(16) * torch.blackman_window(16) * x + torch.fft.rfftfreq(30)",
 )  # fmt: skip
 
 

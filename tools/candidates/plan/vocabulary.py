@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.types import DType
-from kernelwright.tools.types.graph import DRAWS
+from kernelwright.tools.types.graph import DRAWS, words
 
 DTYPES = frozenset(item.value for item in DType)
 
@@ -285,7 +285,8 @@ _LINEAR_ALGEBRA_AND_TRANSFORMS = """
 """
 
 _CREATION = """
-    arange eye full full_like linspace new_full new_ones new_zeros ones ones_like scalar_tensor
+    arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq full full_like
+    hamming_window kaiser_window linspace new_full new_ones new_zeros ones ones_like scalar_tensor
     zeros zeros_like
 """
 
@@ -316,7 +317,10 @@ ADMITTED = (
 )
 
 # Without a tensor to take the device from, these would make their result on the CPU.
-CREATORS = DRAWS | {"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"}
+CREATORS = DRAWS | words("""
+    arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq full hamming_window
+    kaiser_window linspace ones scalar_tensor zeros
+""")
 
 # Operators that draw random numbers only when this argument (name, position) is not zero.
 DROPOUT: Mapping[str, tuple[str, int]] = {

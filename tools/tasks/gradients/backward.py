@@ -72,12 +72,12 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
         with _attention(reference.device):
             read = _forward(module, task, arguments)
             traced = _traced(read, {**tensors, **constants}, len(constants), wanted, gradients)
+        given: Tensors = {**tensors, **_ends(task, results, gradients)}
+        return timed(forward, given, wanted, _written(task, traced, given, wanted))
     except RefusedError:
         raise
-    except Exception as error:  # whatever the user's module does that cannot be traced
+    except Exception as error:  # whatever the user's module does that cannot be differentiated
         raise refuse(_why(error)) from error
-    given: Tensors = {**tensors, **_ends(task, results, gradients)}
-    return timed(forward, given, wanted, _written(task, traced, given, wanted))
 
 
 def _why(error: Exception) -> str:

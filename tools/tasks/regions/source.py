@@ -28,7 +28,10 @@ from kernelwright.tools.types.graph import (
 from kernelwright.tools.types.outline import NodeSeen, Outline, Region
 
 # Without a tensor to take the device from, these would make their result on the host.
-_CREATORS = words("arange empty eye full linspace ones scalar_tensor zeros")
+_CREATORS = words(
+    "arange bartlett_window blackman_window empty eye fft_fftfreq fft_rfftfreq full hamming_window "
+    "kaiser_window linspace ones scalar_tensor zeros"
+)
 _LEAST_DEVIATION = 0.05
 
 _HEAD = '''"""{title}"""

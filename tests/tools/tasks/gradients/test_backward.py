@@ -407,6 +407,19 @@ PRODUCTS = """def products(x):
 def get_inputs():
     return [torch.randn(6, 10)]
 """
+# Nobody has a gradient here, which autograd says when it is asked.
+WEIGHTED = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(10) + 0.1)
+
+    def forward(self, x):
+        return F.binary_cross_entropy_with_logits(x, x.sigmoid(), pos_weight=self.weight)
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
 HELD = """TABLE = torch.randn(5000)
 
 
@@ -426,6 +439,7 @@ def get_inputs():
         (RESIDUAL.replace("torch.tanh(x)", "x"), "need no computing"),
         (RECURRENT, r"gradients of the recurrent layer \(lstm\) are left to PyTorch"),
         (PRODUCTS, "backward branches or takes shapes from the values of tensors"),
+        (WEIGHTED, "not differentiable with respect to argument 'pos_weight'"),
         (HELD, "holds a tensor of 5000 elements outside its parameters"),
     ],
 )
