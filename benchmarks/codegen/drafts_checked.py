@@ -4,12 +4,12 @@
         [--gradients] [--drafts 2]
 
 Draws compositions of a few operators (`images`, `sequences`, or `blocks` in the manner of
-transformers, these in three types) or, as `judged`, what `judge/random_modules.py` draws; writes
-each into the folder, and takes the first drafts of its search: their plans must be valid and their
-kernels compile, for this CPU and for an H200 by NVRTC; those for the CPU are called beside the
-module itself. With `--gradients` the same is done with the module's backward. A line is told of
-whatever goes wrong, with the module's file; a module that is refused is told with the sentence.
-Needs no GPU.
+transformers, these in three types) or, as `judged`, what `judge/random_modules.py` draws, or, as
+`operators`, a module for each use of `operator_uses.py`, once; writes each into the folder, and
+takes the first drafts of its search: their plans must be valid and their kernels compile, for this
+CPU and for an H200 by NVRTC; those for the CPU are called beside the module itself. With
+`--gradients` the same is done with the module's backward. A line is told of whatever goes wrong,
+with the module's file; a module that is refused is told with the sentence. Needs no GPU.
 
 What is right is decided more coarsely than by the judge: an error of a few times the module's own,
 or of 2e-5 (float32) and 4e-3 (half the width) of the largest value. Backwards are called on
@@ -20,9 +20,11 @@ arguments that no forward kept. Every strategy, judged as at certification, is w
 import argparse
 import asyncio
 import random
+import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -30,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "judge"))
 
 import torch
 from module_candidates import Draft, first_drafts
+from operator_uses import operator_modules, parts
 from random_modules import module
 
 from kernelwright.profiles.load import Hardware, hardware_profile
@@ -140,10 +143,25 @@ def drawn(source: random.Random, kind: str) -> str:
     )
 
 
-def parts(text: str) -> list[str]:
-    """The expressions of a table."""
-    found = (part.strip() for line in text.splitlines() for part in line.split(" | "))
-    return [part for part in found if part]
+def texts(source: random.Random, kind: str) -> Iterator[str]:
+    """The files of a kind, without end, or each operator's where PyTorch itself computes it."""
+    while kind != "operators":
+        yield drawn(source, kind)
+    for text in operator_modules(source):
+        in_float32 = re.sub(r"torch\.b?float16", "torch.float32", text)
+        yield from [one for one in (text, in_float32) if runs(one)][:1]
+
+
+def runs(text: str) -> bool:
+    """Whether PyTorch takes a module's tensors: some operators know not every type or layout."""
+    names: dict[str, Callable] = {}
+    exec(compile(text, "<module>", "exec"), names)
+    try:
+        with torch.no_grad():
+            names["Model"]()(*names["get_inputs"]())
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
 
 
 def files_of(task: Task, path: Path, *, gradients: bool) -> list[tuple[Path, str]]:
@@ -186,13 +204,14 @@ def far_off(task: Task, draft: Draft, program) -> list[str]:
     wanted, truth = reference.forward(arguments), reference.double().forward(arguments)
     runner = load_candidate(draft.candidate, program, "cpu")
     runner.prepare(reference.weights())
+    reference.generators.fix()
     said = []
     for got, own, right in zip(runner(arguments, reference.weights()), wanted, truth, strict=True):
         if not got.is_floating_point():
             share = (got != own).float().mean().item()
             said += [f"{share:.1%} of whole numbers differ"] if share > 0.1 else []
             continue
-        least = 2e-5 if min(own.dtype.itemsize, *sizes(arguments)) >= 4 else 4e-3
+        least = 2e-5 if min([own.dtype.itemsize, *sizes(arguments)]) >= 4 else 4e-3
         mine, theirs = error(got, right), error(own, right)
         if mine > least + 8 * theirs or not torch.equal(got.isnan(), own.isnan()):
             said.append(f"off by {mine:.1e}, the module by {theirs:.1e} ({dict(draft.choices)})")
@@ -238,7 +257,8 @@ def main() -> None:
     """Draw until the time is over."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("folder", type=Path)
-    words.add_argument("--kind", choices=[*KINDS, "judged"], default="images")
+    kinds = [*KINDS, "judged", "operators"]
+    words.add_argument("--kind", choices=kinds, default="images")
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--seconds", type=float, default=120.0)
     words.add_argument("--drafts", type=int, default=2)
@@ -247,9 +267,11 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     source, end = random.Random(given.seed), time.monotonic() + given.seconds
     devices, counts = [detect("cpu"), hardware_profile("h200")], Counter[str]()
-    while time.monotonic() < end:
+    for text in texts(source, given.kind):
+        if time.monotonic() > end:
+            break
         path = given.folder / f"{given.kind}_{given.seed}_{counts['modules']}.py"
-        path.write_text(drawn(source, given.kind))
+        path.write_text(text)
         counts["modules"] += 1
         try:
             said = tried(path, given, devices)

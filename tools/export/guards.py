@@ -16,6 +16,7 @@ from kernelwright.tools.types import (
     Effort,
     Evaluation,
     InputSpec,
+    Scalar,
     Task,
     TensorSpec,
     Value,
@@ -232,6 +233,22 @@ def weight_arguments(weights: tuple[WeightSpec, ...], taken: list[str]) -> list[
             Argument(name, repr(weight.name), weight.tensor, weight_path(weight), weight.is_buffer)
         )
     return arguments
+
+
+def constants_read(
+    task: Task, names: tuple[str, ...]
+) -> list[tuple[str, str, tuple[int, ...], str]]:
+    """Which of these are tensors that the forward builds: name, type, shape, bytes in base64.
+
+    A module does not have them, so an export makes them itself.
+    """
+    return [
+        (str(node.target), node.out[0].dtype.value, node.out[0].shape, str(data.value))
+        for node in task.graph.nodes
+        if node.op == "constant" and str(node.target) in names
+        for data in [dict(node.kwargs)["data"]]
+        if isinstance(data, Scalar)
+    ]
 
 
 def weight_path(weight: WeightSpec) -> str:

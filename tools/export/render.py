@@ -15,7 +15,6 @@ from kernelwright.tools.export import gradients, guards, packed, plan_python, tr
 from kernelwright.tools.export.dispatch import Dispatch
 from kernelwright.tools.export.guards import Argument, ExportRefusedError, Material
 from kernelwright.tools.export.render_parts import in_parts
-from kernelwright.tools.export.tables import tables_of
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.runtime import kernelwright_version
 from kernelwright.tools.tasks.sources.carried import STATE
@@ -226,6 +225,8 @@ def values(material: Material) -> dict[str, object]:
     checked = validate_plan(candidate.plan, source)
     names, inputs, weights = _arguments(task, checked)
     tensors = [*inputs, *weights]
+    constants = guards.constants_read(task, checked.weights)
+    decoding = {"base64"} if constants else set()
     dispatch = Dispatch(task, material.shapes, names)
     if not names or not tensors:
         raise ExportRefusedError("a forward without inputs cannot be exported")
@@ -240,8 +241,6 @@ def values(material: Material) -> dict[str, object]:
     single = task.graph.output_structure == "tensor"
     together = guards.same_device(tensors) if device_type == "cuda" else []
     tensor_names = [item.name for item in tensors]
-    tables = tables_of(task, weights)
-    needs = {"base64"} if tables else set[str]()
     plan = plan_python.print_plan(
         candidate.plan,
         source.pointers,
@@ -261,8 +260,9 @@ def values(material: Material) -> dict[str, object]:
         "instance_name": task.entry,
         "needs": printed.needs,
         "compiled_by": printed.compiled_by,
-        "imports": sorted({*_IMPORTS, *printed.imports, *needs}),
-        "launcher_imports": sorted({"math", *printed.imports, *needs}),
+        "imports": sorted({*_IMPORTS, *printed.imports, *decoding}),
+        "launcher_imports": sorted({"math", *printed.imports, *decoding}),
+        "constants": constants,
         "is_function": task.entry_kind == "function",
         "is_built": task.entry_kind == "built",
         "state": STATE if task.state is not None else "",
@@ -290,8 +290,7 @@ def values(material: Material) -> dict[str, object]:
         "tensor_inputs": inputs,
         "weights": weights,
         "weight_names": [item.name for item in weights],
-        "has_buffers": any(item.is_buffer and item.label not in tables for item in weights),
-        "tables": tables,
+        "has_buffers": any(item.is_buffer for item in weights),
         "updated": updated,
         "outputs": outputs,
         "operator_outputs": [
@@ -369,7 +368,8 @@ def _arguments(task: Task, plan: Plan) -> tuple[list[str], list[Argument], list[
         for name, spec in zip(names, task.inputs, strict=True)
         if spec.tensor is not None
     ]
-    used = {*plan.weights, *plan.updates}
+    built = {name for name, *_ in guards.constants_read(task, plan.weights)}
+    used = {*plan.weights, *plan.updates} - built
     weights = tuple(item for item in task.weights if item.name in used)
     missing = used - {item.name for item in weights}
     if missing:

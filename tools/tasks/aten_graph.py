@@ -65,7 +65,8 @@ _BREAK_DOWN = words(
     "multilabel_margin_loss_forward glu silu mish hardswish hardsigmoid selu celu softplus "
     "softshrink hardshrink threshold log_sigmoid_forward logit logaddexp logaddexp2 xlogy lerp "
     "addcmul addcdiv heaviside nan_to_num frac deg2rad rad2deg sinc sgn isposinf isneginf square "
-    "rsub clamp_min clamp_max fmin fmax"
+    "rsub clamp_min clamp_max fmin fmax narrow_copy permute_copy view_copy as_strided_copy "
+    "rrelu_with_noise_backward"
 )
 
 _KEEP_WHOLE = words(
@@ -109,7 +110,7 @@ def _mean(
 ) -> torch.Tensor:
     """A sum in at least float32, divided by the count."""
     result = dtype or x.dtype
-    dims = list(dim) if dim else list(range(x.dim()))
+    dims = list(dim) if dim and x.dim() else list(range(x.dim()))
     count = math.prod(x.shape[d] for d in dims)
     half = result in (torch.float16, torch.bfloat16)
     total = aten.sum.dim_IntList(x, dims, keepdim, dtype=torch.float32 if half else result)
@@ -154,7 +155,14 @@ def _group_norm(
     return out.to(x.dtype), aten.view(mean, flat).to(x.dtype), aten.view(rstd, flat).to(x.dtype)
 
 
+def _shrink_backward(gradient: torch.Tensor, x: torch.Tensor, bound: float) -> torch.Tensor:
+    """Of both shrinks: nothing comes back from within the bound, all from beyond it."""
+    return torch.where(x.abs() <= bound, 0, gradient)
+
+
 _OURS: Table = {
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
     aten.native_group_norm.default: _group_norm,
     aten.mean.dim: _mean,
     aten.mean.default: _mean_all,

@@ -23,6 +23,7 @@ from typing import cast
 import torch
 from torch import fx
 
+from kernelwright.tools.tasks.laid_out import SPELT
 from kernelwright.tools.tasks.modules import INSIDE, Traced
 from kernelwright.tools.tasks.random_draws import draws_random_node, is_draw, name_draw
 from kernelwright.tools.types import (
@@ -67,11 +68,12 @@ def constant_node(name: str, value: torch.Tensor) -> Node:
 def constants_of(graph: Graph, device: str) -> dict[str, torch.Tensor]:
     """The values of every `constant` node by its target, on `device`."""
     return {
-        str(node.target): _decode(node).to(device) for node in graph.nodes if node.op == "constant"
+        str(node.target): decoded(node).to(device) for node in graph.nodes if node.op == "constant"
     }
 
 
-def _decode(node: Node) -> torch.Tensor:
+def decoded(node: Node) -> torch.Tensor:
+    """The value of a `constant` node, on the host."""
     data = dict(node.kwargs)["data"]
     if not isinstance(data, Scalar):
         raise TypeError(f"constant {node.name} carries no data")
@@ -127,6 +129,8 @@ def simplify(traced: Traced) -> None:
 
 
 def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
+    if node.target in SPELT:
+        SPELT[node.target](node)
     if isinstance(node.target, torch._ops.OpOverload) and _base(node) in _CHECKS:
         traced.graph.erase_node(node)
     elif node.target in _NOTHING or _is_idle_copy(node):
@@ -137,8 +141,6 @@ def _simplify_node(traced: Traced, node: fx.Node, kept: set[fx.Node]) -> None:
         _name_dimensions(node)
     elif node.target in _CONSTANTS:
         _CONSTANTS[node.target](node)
-    elif node.target is aten.as_strided.default:
-        _as_view(node)
     elif node.target is aten.select.int:
         _as_index(node)
     elif is_draw(node):
@@ -191,10 +193,13 @@ def _is_view(node: fx.Node) -> bool:
 
 
 def _name_dimensions(node: fx.Node) -> None:
+    """All of them where none are named; of a number alone, none, though -1 or 0 may name one."""
     dims = node.args[1] if len(node.args) > 1 else None
     source = node.args[0]
-    if not dims and isinstance(source, fx.Node):
-        rank = source.meta["val"].dim()
+    if not isinstance(source, fx.Node):
+        return
+    rank = source.meta["val"].dim()
+    if not dims or not rank:
         node.args = (source, list(range(rank)), *node.args[2:])
 
 
@@ -238,30 +243,22 @@ def _number_as_tensor(node: fx.Node, place: int, value: complex) -> None:
     """A complex number becomes two real constants put together, as a plan has real ones alone."""
     made = node.meta["val"]
     half = torch.float64 if made.dtype is torch.complex128 else torch.float32
+    shape = list(made.shape) if node.target is aten.full.default else []
     with node.graph.inserting_before(node), torch.no_grad(), made.fake_mode:
-        parts = [_filled(node.graph, number, half) for number in (value.real, value.imag)]
+        parts = [_filled(node.graph, shape, number, half) for number in (value.real, value.imag)]
         whole = node.graph.call_function(aten.complex.default, tuple(parts))
         whole.meta["val"] = aten.complex.default(*(part.meta["val"] for part in parts))
+    if node.target is aten.full.default:
+        node.target, node.args, node.kwargs = aten.alias.default, (whole,), {}
+        return
     node.update_arg(place, whole)
     node.target = _WITH_TENSORS.get(node.target, node.target)
 
 
-def _filled(graph: fx.Graph, number: float, dtype: torch.dtype) -> fx.Node:
-    node = graph.call_function(aten.full.default, ([], number), {"dtype": dtype})
-    node.meta["val"] = aten.full.default([], number, dtype=dtype)
+def _filled(graph: fx.Graph, shape: list[int], number: float, dtype: torch.dtype) -> fx.Node:
+    node = graph.call_function(aten.full.default, (shape, number), {"dtype": dtype})
+    node.meta["val"] = aten.full.default(shape, number, dtype=dtype)
     return node
-
-
-def _as_view(node: fx.Node) -> None:
-    """`as_strided` that only regroups a contiguous tensor is a view."""
-    source, shape = node.args[0], node.args[1]
-    offset = node.args[3] if len(node.args) > 3 else 0
-    value = node.meta["val"]
-    if not isinstance(source, fx.Node) or offset:
-        return
-    base = source.meta["val"]
-    if base.is_contiguous() and value.is_contiguous() and base.numel() == value.numel():
-        node.target, node.args = aten.view.default, (source, shape)
 
 
 def _as_index(node: fx.Node) -> None:

@@ -95,13 +95,17 @@ def _base(node: fx.Node) -> str:
 
 
 def _draws_with_certainty(node: fx.Node) -> bool:
-    """Attention and recurrent layers carry the tag for their dropout, which is mostly zero."""
+    """Attention and recurrent layers carry the tag for their dropout, which is mostly zero.
+
+    A randomised ReLU draws in training alone.
+    """
+    packet = getattr(node.target, "_overloadpacket", None)
+    of_rrelu = (aten.rrelu_with_noise, aten.rrelu_with_noise_functional)
+    word = "training" if packet in of_rrelu else "dropout_p"
     arguments = node.target._schema.arguments if isinstance(node.target, OpOverload) else []
     for place, argument in enumerate(arguments):
-        if argument.name == "dropout_p":  # of attention, whole or as a device's own operator
-            given = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p")
-            return not given
-    packet = getattr(node.target, "_overloadpacket", None)
+        if argument.name == word:  # of attention, whole or as a device's own operator
+            return not (node.args[place] if len(node.args) > place else node.kwargs.get(word))
     if packet in (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu):
         dropout, training = node.args[5], node.args[6]
         return not (dropout and training)

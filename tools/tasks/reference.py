@@ -76,7 +76,7 @@ class Reference:
             RefusedError: the user's forward raises, or returns something other than tensors.
         """
         self.generators.fix()
-        with user_code("The forward", self._task.path), torch.no_grad(), self._precision():
+        with user_code(self._what(), self._task.path), torch.no_grad(), self._precision():
             result = self.module(*(self._cast(arg) for arg in args))
         leaves, packing = result_apart(result)
         if self._task.returns is not None:
@@ -84,6 +84,12 @@ class Reference:
         if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             raise refuse("The forward returns something other than tensors.")
         return tuple(cast("list[torch.Tensor]", leaves))
+
+    def _what(self) -> str:
+        """Whom a person is told of when the forward raises: it may do so in float64 alone."""
+        if self._dtype is None:
+            return "The forward"
+        return "In float64, which results are compared with, the forward"
 
     def is_defined_on(self, args: Sequence[object]) -> bool:
         """Whether the reference answers finitely on these arguments; buffers stay as they are.

@@ -6,7 +6,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import redraw
 from kernelwright.tools.tasks import Reference, draw
 from kernelwright.tools.tasks.outline import outline_of
 from kernelwright.tools.tasks.regions import model_regions
-from kernelwright.tools.types.graph import DType
+from kernelwright.tools.types.graph import DType, Ref
 
 FOURIER = """
     def forward(self, x):
@@ -29,6 +29,23 @@ def test_a_graph_with_complex_values_says_what_the_module_does(model, run_graph)
     (factors,) = (item for item in task.weights if item.name == "factors")
     assert factors.tensor.dtype is DType.COMPLEX64
     assert not any(spec.dtype.is_complex for spec in task.outputs)
+
+
+def test_complex_numbers_and_conjugates_are_spelt_in_real_ones(model, run_graph):
+    task = model("""
+    def forward(self, x):
+        turned = torch.complex(x, x * 2).conj() * torch.full((32,), 1 + 2j)
+        return turned.imag + turned.conj().imag * x
+    """)
+    assert not any("neg_view" in node.op for node in task.graph.nodes)
+    assert not any(
+        isinstance(arg, Ref) for n in task.graph.nodes if "full" in n.op for arg in n.args
+    )
+    x = torch.randn(8, 32)
+    constants = Reference.build(task, "cpu").weights()
+    (got,), _ = run_graph(task.graph, [x], constants)
+    turned = torch.complex(x, x * 2).conj() * (1 + 2j)
+    torch.testing.assert_close(got, turned.imag + turned.conj().imag * x)
 
 
 def test_the_truth_has_complex_weights_of_twice_the_width(model):

@@ -52,6 +52,12 @@ def test_what_nobody_else_could_draw_alike_is_named(model, expression):
     assert task.unkept_draws
 
 
+def test_a_randomised_relu_draws_in_training_alone(model):
+    for training in (True, False):
+        task = model(f"def forward(self, x):\n    return F.rrelu(x, training={training})")
+        assert task.draws_random is training
+
+
 def test_the_reference_draws_the_same_numbers_each_time_and_others_under_another_seed(model):
     task = model(NOISY)
     reference = Reference.build(task, "cpu")

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.types import DType
-from kernelwright.tools.types.graph import DRAWS
+from kernelwright.tools.types.graph import DRAWS, words
 
 DTYPES = frozenset(item.value for item in DType)
 
@@ -164,9 +164,9 @@ _CONTRACTIONS = """
     _grouped_mm _int_mm _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
     _scaled_mm _thnn_fused_gru_cell _thnn_fused_lstm_cell _trilinear addbmm addmm addmv addr baddbmm
-    bilinear bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
-    convolution_backward dot einsum gru kron linear lstm matmul mm mv outer rnn_relu rnn_tanh
-    scaled_dot_product_attention tensordot
+    bilinear bmm conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
+    convolution convolution_backward dot einsum gru kron linear lstm matmul mm mv outer rnn_relu
+    rnn_tanh scaled_dot_product_attention tensordot
 """
 
 _POOLING = """
@@ -178,26 +178,27 @@ _POOLING = """
 
 _INDEXING = """
     _embedding_bag _embedding_bag_forward_only diagonal_scatter embedding embedding_dense_backward
-    gather index index_add index_copy index_fill index_put index_reduce index_select isin
-    masked_fill masked_scatter masked_select nonzero put scatter scatter_add scatter_reduce
-    select_scatter slice_scatter take take_along_dim where
+    embedding_renorm gather index index_add index_copy index_fill index_put index_reduce
+    index_select isin masked_fill masked_scatter masked_select nonzero nonzero_static put scatter
+    scatter_add scatter_reduce select_scatter slice_scatter take take_along_dim where
 """
 
 # Gradients that PyTorch computes by an operator of its own, for the backward of a training step.
 _GRADIENTS = """
     _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward _cdist_backward
-    _embedding_bag_backward _pdist_backward _segment_reduce_backward
-    _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa_backward
-    _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward
-    _upsample_nearest_exact3d_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward
-    avg_pool2d_backward avg_pool3d_backward fractional_max_pool2d_backward
+    _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_per_sample_weights_backward
+    _pdist_backward _segment_reduce_backward _upsample_bicubic2d_aa_backward
+    _upsample_bilinear2d_aa_backward _upsample_nearest_exact1d_backward
+    _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+    _weight_norm_interface_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward
+    avg_pool2d_backward avg_pool3d_backward conv_tbc_backward fractional_max_pool2d_backward
     fractional_max_pool3d_backward grid_sampler_2d_backward grid_sampler_3d_backward
     masked_scatter_backward max_pool2d_with_indices_backward max_pool3d_with_indices_backward
-    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
-    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
-    upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_linear1d_backward
-    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
-    upsample_trilinear3d_backward
+    multi_margin_loss_backward multilabel_margin_loss_backward reflection_pad1d_backward
+    reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
+    replication_pad2d_backward replication_pad3d_backward upsample_bicubic2d_backward
+    upsample_bilinear2d_backward upsample_linear1d_backward upsample_nearest1d_backward
+    upsample_nearest2d_backward upsample_nearest3d_backward upsample_trilinear3d_backward
 """
 
 _SORTING = """
@@ -242,8 +243,10 @@ _SPECIAL = """
     special_i0e special_i1 special_i1e special_laguerre_polynomial_l special_legendre_polynomial_p
     special_log_ndtr special_modified_bessel_i0 special_modified_bessel_i1
     special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
-    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
-    special_xlog1py special_zeta
+    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+    special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w
+    special_spherical_bessel_j0 special_xlog1py special_zeta
 """
 
 _QUANTISATION = """
@@ -282,7 +285,8 @@ _LINEAR_ALGEBRA_AND_TRANSFORMS = """
 """
 
 _CREATION = """
-    arange eye full full_like linspace new_full new_ones new_zeros ones ones_like scalar_tensor
+    arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq full full_like
+    hamming_window kaiser_window linspace new_full new_ones new_zeros ones ones_like scalar_tensor
     zeros zeros_like
 """
 
@@ -313,7 +317,10 @@ ADMITTED = (
 )
 
 # Without a tensor to take the device from, these would make their result on the CPU.
-CREATORS = DRAWS | {"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"}
+CREATORS = DRAWS | words("""
+    arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq full hamming_window
+    kaiser_window linspace ones scalar_tensor zeros
+""")
 
 # Operators that draw random numbers only when this argument (name, position) is not zero.
 DROPOUT: Mapping[str, tuple[str, int]] = {

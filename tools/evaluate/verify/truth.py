@@ -24,7 +24,7 @@ from kernelwright.tools.evaluate.verify.roundings import Rounded
 from kernelwright.tools.tasks import Reference
 from kernelwright.tools.tasks.aten_graph import decompositions
 from kernelwright.tools.tasks.reference import doubled
-from kernelwright.tools.types import DType, Task
+from kernelwright.tools.types import DType, Task, refuse
 
 _FEW = 4
 
@@ -79,7 +79,21 @@ class Truth:
 
         Raises:
             UnverifiableError: when the device, the host and chunks are all too small.
+            RefusedError: the forward raises in float64, or is another one there.
         """
+        made, buffers = self._evaluated(arguments, own)
+        for at, (double, usual) in enumerate(zip(made, own, strict=True), start=1):
+            if double.shape != usual.shape:
+                raise refuse(
+                    f"In float64, which results are compared with, output {at} has the shape "
+                    f"{tuple(double.shape)} in place of {tuple(usual.shape)}, as where floating "
+                    "numbers are read as whole ones bit by bit."
+                )
+        return made, buffers
+
+    def _evaluated(
+        self, arguments: Sequence[Argument], own: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], Mapping[str, Tensor]]:
         if self._double is None:
             self._double = self._reference.double()
         needed = truth_bytes(self._task)

@@ -20,13 +20,13 @@ from typing import cast
 
 import torch
 from torch import fx
-from torch.func import functional_call, functionalize
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
+from kernelwright.tools.tasks.aten_graph import reads_values
 from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
 from kernelwright.tools.tasks.gradients.beside_autograd import Forward, Tensors, timed
+from kernelwright.tools.tasks.gradients.exported import constants_of, exported, functional
 from kernelwright.tools.tasks.gradients.kept import Step, make_empty_anew, split
 from kernelwright.tools.tasks.inputs.packing import leaves_of
 from kernelwright.tools.tasks.modules import Traced
@@ -67,16 +67,24 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
         gradients = tuple(
             torch.randn_like(result, memory_format=torch.contiguous_format) for result in results
         )
-        read = _forward(exported(reference.module, arguments), task, arguments)
+        module = exported(reference.module, arguments)
+        constants = constants_of(module)
         with _attention(reference.device):
-            traced = _traced(read, tensors, wanted, gradients)
+            read = _forward(module, task, arguments)
+            traced = _traced(read, {**tensors, **constants}, len(constants), wanted, gradients)
+        given: Tensors = {**tensors, **_ends(task, results, gradients)}
+        return timed(forward, given, wanted, _written(task, traced, given, wanted))
     except RefusedError:
         raise
-    except Exception as error:  # whatever the user's module does that cannot be traced
-        words = " ".join(str(error).split())[:200]
-        raise refuse(f"The backward cannot be traced: {words}") from error
-    given: Tensors = {**tensors, **_ends(task, results, gradients)}
-    return timed(forward, given, wanted, _written(task, traced, given, wanted))
+    except Exception as error:  # whatever the user's module does that cannot be differentiated
+        raise refuse(_why(error)) from error
+
+
+def _why(error: Exception) -> str:
+    if values := reads_values(error):
+        return f"The backward {values}, so that it cannot be traced."
+    words = " ".join(str(error).split())[:200]
+    return f"The backward cannot be traced: {words}"
 
 
 def _ends(
@@ -140,20 +148,6 @@ def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> T
     return found
 
 
-def exported(module: torch.nn.Module, arguments: Sequence[object]) -> torch.nn.Module:
-    """A module as `torch.export` reads it: its operators, with the weights under their own names.
-
-    Raises:
-        RefusedError: it has a recurrent layer.
-    """
-    program = torch.export.export(module, tuple(arguments), strict=False)
-    for node in program.graph.nodes:
-        if node.target in RECURRENT_LAYERS:
-            kind = str(node.target).split(".")[1]
-            raise refuse(f"The gradients of the recurrent layer ({kind}) are left to PyTorch.")
-    return program.module(check_guards=False)
-
-
 def _forward(module: torch.nn.Module, task: Task, arguments: Sequence[object]) -> Forward:
     """The forward as a function of its tensors, which returns its floating results."""
 
@@ -175,10 +169,14 @@ def _forward(module: torch.nn.Module, task: Task, arguments: Sequence[object]) -
 def _traced(
     forward: Forward,
     tensors: Tensors,
+    constants: int,
     wanted: Sequence[BackwardRead],
     gradients: tuple[torch.Tensor, ...],
 ) -> Step:
-    """The whole step's graph; its placeholders: the tensors, then the results' gradients."""
+    """The whole step's graph; its placeholders: the tensors, then the results' gradients.
+
+    So many of the tensors, the last, are no arguments but constants.
+    """
 
     def step(values: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         held = dict(zip(tensors, values, strict=True))
@@ -190,22 +188,23 @@ def _traced(
         results, pull = cast("tuple[tuple[torch.Tensor, ...], Pull]", found)
         return [*results, *pull(gradients)]
 
-    values = list(tensors.values())
-    pure = functionalize(step, remove="mutations")
-    graph = make_fx(pure, tracing_mode="fake")(values, gradients).graph
+    graph = functional(step, list(tensors.values()), gradients)
     placeholders = graph.find_nodes(op="placeholder")
     leaves = cast("list[fx.Node]", graph.output_node().args[0])
     if graph.find_nodes(op="get_attr"):
         raise refuse(
-            "The forward computes with a tensor that is no parameter or buffer, such as what "
-            "torch.tensor makes of numbers; register it as a buffer for kernels both ways."
+            "The forward computes with a tensor that is no parameter or buffer; register it as a "
+            "buffer for kernels both ways."
         )
+    first = len(tensors) - constants
+    baked, built = placeholders[first : len(tensors)], [*tensors.values()][first:]
     traced = Traced(
         graph=graph,
-        inputs=tuple(node.name for node in placeholders),
+        inputs=tuple(node.name for node in placeholders if node not in baked),
         weights={},
         outputs=list(leaves),
         structure="tuple",
+        constants={node.name: value for node, value in zip(baked, built, strict=True)},
     )
     simplify(traced)
     make_empty_anew(graph)
@@ -231,7 +230,7 @@ def _written(
     given: Tensors,
     wanted: Sequence[BackwardRead],
 ) -> Backward:
-    placeholders = step.traced.graph.find_nodes(op="placeholder")
+    placeholders = _arguments(step)
     passed = [read for read in given if read.kind != "result"]
     ends = [read for read in given if read.kind == "result"]
     reads = {
@@ -280,16 +279,23 @@ def _check_gradients(step: Step, reads: Mapping[fx.Node, BackwardRead]) -> None:
         raise refuse(f"A gradient is a constant ({constant.target}), whatever the inputs are.")
 
 
+def _arguments(step: Step) -> list[fx.Node]:
+    """The placeholders of what the step is given."""
+    placeholders = step.traced.graph.find_nodes(op="placeholder")
+    return [node for node in placeholders if node.name not in step.traced.constants]
+
+
 Named = tuple[Outline, Mapping[fx.Node, str]]
 
 
 def _outlined(step: Step, values: Mapping[fx.Node, object]) -> Named:
     """The step's graph with what its values look like, and what its nodes are called there."""
-    placeholders = step.traced.graph.find_nodes(op="placeholder")
-    labels = [f"t{number}" for number in range(len(placeholders))]
+    labels = [f"t{number}" for number in range(len(values))]
     names = names_of(step.traced, labels)
     graph = to_graph(step.traced, labels, with_strides=True)
-    seen = looked_at(step.traced.graph, dict(values), names)
+    constants = step.traced.constants
+    baked = {node: constants[node.name] for node in names if node.name in constants}
+    seen = looked_at(step.traced.graph, {**values, **baked}, names)
     return Outline(graph=graph, seen=tuple(seen.values()), whole_ms=0.0), names
 
 
@@ -303,6 +309,9 @@ def _file(
     """The text of a module file of these nodes, and its arguments."""
     outline, names = outlined
     inside = set(nodes)
+    read_by = {at for node in nodes for at in node.all_input_nodes}
+    baked = [at for at in names if at in read_by and at.op == "placeholder" and at not in reads]
+    nodes, inside = [*baked, *nodes], {*baked, *inside}
     used = dict.fromkeys(at for node in nodes for at in node.all_input_nodes if at not in inside)
     given = [node for node in names if node in used]  # in the order of the graph, then of kinds
     given.sort(key=lambda node: _ORDER[reads[node].kind])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from kernelwright.tools.tasks.convert import decoded
 from kernelwright.tools.types.graph import (
     Arg,
     DType,
@@ -27,7 +28,10 @@ from kernelwright.tools.types.graph import (
 from kernelwright.tools.types.outline import NodeSeen, Outline, Region
 
 # Without a tensor to take the device from, these would make their result on the host.
-_CREATORS = words("arange eye full linspace ones scalar_tensor zeros")
+_CREATORS = words(
+    "arange bartlett_window blackman_window empty eye fft_fftfreq fft_rfftfreq full hamming_window "
+    "kaiser_window linspace ones scalar_tensor zeros"
+)
 _LEAST_DEVIATION = 0.05
 
 _HEAD = '''"""{title}"""
@@ -157,13 +161,26 @@ def _wide_enough(deviation: float, mean: float) -> float:
 
 def _call(node: Node, nodes: dict[str, Node], names: dict[str, str]) -> str:
     types = _own_types(node, nodes, names)
+    device = ["device=x0.device"] if "x0" in names.values() else []
+    if node.op == "constant":
+        spec = node.out[0]
+        given = [_literal(decoded(node).tolist()), f"dtype=torch.{spec.dtype.value}", *device]
+        return f"torch.tensor({', '.join(given)})"
     given = [_text(arg, names, types) for arg in node.args]
     if node.op == "getitem":
         return f"{given[0]}[{given[1]}]"
     given += [f"{key}={_keyword(key, arg, names, types)}" for key, arg in node.kwargs]
-    if base(node.op) in _CREATORS and "x0" in names.values():
-        given.append("device=x0.device")
+    if base(node.op) in _CREATORS:
+        given += device
     return f"{node.op}({', '.join(given)})"
+
+
+def _literal(value: object) -> str:
+    """Numbers in nested lists, as Python spells them."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    is_odd = isinstance(value, float) and not math.isfinite(value)
+    return f'float("{value}")' if is_odd else repr(value)
 
 
 Types = Mapping[DType, str]
@@ -193,6 +210,4 @@ def _text(arg: Arg, names: dict[str, str], types: Types) -> str:
         return types.get(arg.value, f"torch.{arg.value.value}")
     if isinstance(arg, ListArg):
         return f"[{', '.join(_text(item, names, types) for item in arg.items)}]"
-    if isinstance(arg.value, float) and not math.isfinite(arg.value):
-        return f'float("{arg.value}")'
-    return repr(arg.value)
+    return _literal(arg.value)

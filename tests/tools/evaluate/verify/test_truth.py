@@ -10,7 +10,7 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify import truth as truth_module
 from kernelwright.tools.evaluate.verify.truth import Truth, UnverifiableError
 from kernelwright.tools.tasks import Reference, draw, trace
-from kernelwright.tools.types import Task, TracePolicy
+from kernelwright.tools.types import RefusedError, Task, TracePolicy
 
 NO_ROOM = Rules(memory_fraction=0.0)
 FILE = """
@@ -104,3 +104,22 @@ def test_what_is_written_to_buffers_and_inputs_leaves_the_truth_alone(
     for buffer in reference.weights().values():
         buffer.zero_()
     assert all(torch.equal(now, then) for now, then in zip(outputs, kept, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("x.view(torch.int32) * 0.5", r"output 1 has the shape \(10, 18\) in place of \(10, 9\)"),
+        (
+            "torch.fake_quantize_per_channel_affine(x, y.abs(), torch.zeros(9).int(), 1, 0, 9)",
+            "In float64, .* the forward raises",
+        ),
+    ],
+)
+def test_a_forward_that_is_another_one_in_float64_is_told_so(
+    write: Write, expression: str, words: str
+) -> None:
+    task, reference, args = setup(write, expression)
+    own = reference.forward(args)
+    with pytest.raises(RefusedError, match=words):
+        Truth(task, reference, "cpu", Rules()).outputs(args, own)

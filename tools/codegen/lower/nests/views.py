@@ -219,6 +219,8 @@ def diagonal(view: View, offset: int, first: int, second: int) -> View | None:
 
 def unfold(view: View, dim: int, size: int, step: int) -> View | None:
     """Windows of a dimension, as a last dimension."""
+    if not view.dims:  # a number is a window of itself
+        return replace(view, dims=(_dim(size, 0),), chain=None)
     dim %= len(view.dims)
     if len(view.dims[dim]) != 1:
         return None

@@ -1,0 +1,162 @@
+"""Spells operators that lay out memory by those that only say values, as a plan has no others.
+
+How a result lies is the business of whoever writes it, so what asks for strides is a plain copy, or
+memory as any other. `as_strided` reads whatever lies at some place; autograd writes it where a
+forward changes a view in place, and a person for windows. Of a tensor
+that fills its memory, in whatever order of dimensions, it is a piece of the flat tensor that is
+unfolded dimension by dimension; what is scattered by it is put where the same view of the flat
+tensor's positions says.
+Not covered, and left as they are: what is no view of a tensor that fills its memory, and scattering
+into a view, or by one that overlaps itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.fx.node import Argument
+
+aten = torch.ops.aten
+
+
+def _copy(node: fx.Node) -> None:
+    node.target, node.args = aten.clone.default, node.args[:1]
+
+
+def _empty(node: fx.Node) -> None:
+    value = node.meta["val"]
+    node.target, node.args = aten.empty.memory_format, (list(value.shape),)
+    node.kwargs = {"dtype": value.dtype}
+
+
+def _negative(node: fx.Node) -> None:
+    """What a view only notes, as the imaginary part of a conjugate does."""
+    node.target = aten.neg.default
+
+
+def _strided(node: fx.Node) -> None:
+    """Write the operator as views of its argument, in place, where that is possible."""
+    source = cast("fx.Node", node.args[0])
+    while not _fills_its_memory(source) and _is_view(source):
+        source = source.all_input_nodes[0]
+    flat = _flat(node, source)
+    if flat is not None:
+        _replace(node, _viewed(node, flat, *_geometry(node, 1)))
+
+
+def _scattered(node: fx.Node) -> None:
+    """Write `as_strided_scatter` as values that are put at positions, where that is possible."""
+    source, values = (cast("fx.Node", at) for at in node.args[:2])
+    sizes, strides, offset = _geometry(node, 2)
+    flat = _flat(node, source) if _is_distinct(sizes, strides) else None
+    if flat is None:
+        return
+    value = source.meta["val"]
+    count = value.numel()
+    made = _call(node, aten.arange.default, count, device=value.device)
+    at = _call(node, aten.reshape.default, _viewed(node, made, sizes, strides, offset), [-1])
+    put = _call(
+        node, aten.index_put.default, flat, [at], _call(node, aten.reshape.default, values, [-1])
+    )
+    order = _order(value)
+    back = _call(node, aten.view.default, put, [value.shape[dim] for dim in order])
+    _replace(
+        node, _call(node, aten.permute.default, back, [order.index(d) for d in range(len(order))])
+    )
+
+
+# What rewrites a node of each, in place.
+SPELT: Mapping[object, Callable[[fx.Node], None]] = {
+    aten._neg_view.default: _negative,
+    aten.as_strided.default: _strided,
+    aten.as_strided_scatter.default: _scattered,
+    aten.empty_permuted.default: _empty,
+    aten.empty_strided.default: _empty,
+    aten.new_empty_strided.default: _empty,
+    torch.ops.prims.copy_strided.default: _copy,
+}
+
+
+def _geometry(node: fx.Node, first: int) -> tuple[list[int], list[int], int]:
+    """Sizes, strides and the offset, which begin at this argument."""
+    sizes, strides = (list(cast("Sequence[int]", at)) for at in node.args[first : first + 2])
+    given = node.args[first + 2] if len(node.args) > first + 2 else None
+    return sizes, strides, cast("int", given or 0)
+
+
+def _order(value: torch.Tensor) -> list[int]:
+    """Its dimensions from the outermost in memory to the innermost."""
+    strides = value.stride()
+    return sorted(range(value.dim()), key=lambda dim: (-strides[dim], dim))
+
+
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target.is_view
+
+
+def _fills_its_memory(node: fx.Node) -> bool:
+    value: torch.Tensor = node.meta["val"]
+    whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return whole and value.permute(_order(value)).is_contiguous()
+
+
+def _flat(node: fx.Node, source: fx.Node) -> fx.Node | None:
+    """What fills the source's memory as one dimension; None where it does not."""
+    if not _fills_its_memory(source):
+        return None
+    order = _order(source.meta["val"])
+    at = source if order == sorted(order) else _call(node, aten.permute.default, source, order)
+    return _call(node, aten.reshape.default, at, [-1])
+
+
+def _is_distinct(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether no two elements lie at one place."""
+    reach = 0
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1 and stride <= reach:
+            return False
+        reach += (size - 1) * stride
+    return True
+
+
+def _viewed(
+    node: fx.Node, flat: fx.Node, sizes: Sequence[int], strides: Sequence[int], offset: int
+) -> fx.Node:
+    """The strided view of a flat tensor."""
+    extents = [1]  # of what the last dimensions reach over
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        extents.insert(0, (size - 1) * stride + extents[0])
+    at = flat
+    if extents[0] != flat.meta["val"].numel():
+        at = _call(node, aten.slice.Tensor, flat, 0, offset, offset + extents[0])
+    if torch.empty_strided(sizes, strides, device="meta").is_contiguous():
+        return _call(node, aten.view.default, at, sizes)
+    for dim, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        if stride and size > 1:
+            at = _call(node, aten.unfold.default, at, dim, extents[dim + 1], stride)
+        else:
+            at = _call(node, aten.unsqueeze.default, at, dim)
+    shape = [*sizes, extents[-1]]
+    at = at if list(at.meta["val"].shape) == shape else _call(node, aten.expand.default, at, shape)
+    return _call(node, aten.squeeze.dim, at, len(sizes))
+
+
+def _call(before: fx.Node, target: OpOverload, *args: Argument, **named: Argument) -> fx.Node:
+    """One more operator, with its value, before a node."""
+
+    def value(at: fx.Node) -> Argument:
+        return cast("Argument", at.meta["val"])
+
+    with before.graph.inserting_before(before), torch.no_grad(), before.meta["val"].fake_mode:
+        made = before.graph.call_function(target, args, named)
+        made.meta["val"] = target(*fx.map_arg(args, value), **named)
+    return made
+
+
+def _replace(node: fx.Node, by: fx.Node) -> None:
+    """Make a node another's copy, under its own name."""
+    node.target, node.args, node.kwargs = aten.alias.default, (by,), {}
