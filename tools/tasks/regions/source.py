@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from kernelwright.tools.tasks.convert import decoded
 from kernelwright.tools.types.graph import (
     Arg,
     DType,
@@ -164,6 +163,8 @@ def _call(node: Node, nodes: dict[str, Node], names: dict[str, str]) -> str:
     device = ["device=x0.device"] if "x0" in names.values() else []
     if node.op == "constant":
         spec = node.out[0]
+        from kernelwright.tools.tasks.convert import decoded  # brings torch
+
         given = [_literal(decoded(node).tolist()), f"dtype=torch.{spec.dtype.value}", *device]
         return f"torch.tensor({', '.join(given)})"
     given = [_text(arg, names, types) for arg in node.args]
