@@ -186,19 +186,22 @@ _INDEXING = """
 # Gradients that PyTorch computes by an operator of its own, for the backward of a training step.
 _GRADIENTS = """
     _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward _cdist_backward
-    _embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_per_sample_weights_backward
-    _pdist_backward _segment_reduce_backward _upsample_bicubic2d_aa_backward
-    _upsample_bilinear2d_aa_backward _upsample_nearest_exact1d_backward
-    _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
-    _weight_norm_interface_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward
-    avg_pool2d_backward avg_pool3d_backward conv_tbc_backward fractional_max_pool2d_backward
-    fractional_max_pool3d_backward grid_sampler_2d_backward grid_sampler_3d_backward
-    masked_scatter_backward max_pool2d_with_indices_backward max_pool3d_with_indices_backward
-    multi_margin_loss_backward multilabel_margin_loss_backward reflection_pad1d_backward
-    reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
-    replication_pad2d_backward replication_pad3d_backward upsample_bicubic2d_backward
-    upsample_bilinear2d_backward upsample_linear1d_backward upsample_nearest1d_backward
-    upsample_nearest2d_backward upsample_nearest3d_backward upsample_trilinear3d_backward
+    _embedding_bag_backward _embedding_bag_dense_backward
+    _embedding_bag_per_sample_weights_backward _pdist_backward _segment_reduce_backward
+    _thnn_fused_gru_cell_backward _thnn_fused_lstm_cell_backward_impl
+    _upsample_bicubic2d_aa_backward _upsample_bilinear2d_aa_backward
+    _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward
+    _upsample_nearest_exact3d_backward _weight_norm_interface_backward
+    adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool2d_backward
+    avg_pool3d_backward conv_tbc_backward cudnn_grid_sampler_backward
+    fractional_max_pool2d_backward fractional_max_pool3d_backward grid_sampler_2d_backward
+    grid_sampler_3d_backward masked_scatter_backward max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward multi_margin_loss_backward multilabel_margin_loss_backward
+    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+    upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_linear1d_backward
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+    upsample_trilinear3d_backward
 """
 
 _SORTING = """
@@ -217,9 +220,9 @@ _ARRANGING = """
 
 _RESAMPLING = """
     _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d affine_grid_generator grid_sampler_2d
-    grid_sampler_3d upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d
-    upsample_nearest2d upsample_nearest3d upsample_trilinear3d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d affine_grid_generator cudnn_grid_sampler
+    grid_sampler_2d grid_sampler_3d upsample_bicubic2d upsample_bilinear2d upsample_linear1d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d
 """
 
 _POINTWISE = """

@@ -8,15 +8,15 @@ nothing changed after it is seen when everything has come to rest.
 
 Two calls on the same inputs may differ where the library does. Some of its convolutions add up in
 whatever order threads come (transposed ones above all), and so does what it adds at indices, so a
-candidate that calls one may differ from itself for no reason of its own. It then has to agree with
-itself under the library's deterministic algorithms, and each of its answers to be right.
+candidate that calls one may differ from itself for no reason of its own (`changing_order`). It then
+has to agree with itself under the library's deterministic algorithms, and each of its answers to be
+right.
 Not covered here: host code of its own (a plan has none), sanitizers, other shapes.
 """
 
 import time
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -29,6 +29,13 @@ from kernelwright.tools.evaluate.verify.bits import (
     numbered,
     same_bits,
 )
+from kernelwright.tools.evaluate.verify.changing_order import (
+    ORDER_CHANGED,
+    has_no_order,
+    no_order_words,
+    one_order,
+    order_may_change,
+)
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.errors import finite
 from kernelwright.tools.evaluate.verify.memory import (
@@ -37,7 +44,6 @@ from kernelwright.tools.evaluate.verify.memory import (
     candidate_bytes,
     refill,
 )
-from kernelwright.tools.evaluate.verify.precision import convolved
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, out_of_bounds, rejection
 from kernelwright.tools.evaluate.verify.reference_runtime import (
     Change,
@@ -50,8 +56,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
 from kernelwright.tools.evaluate.verify.runners import Runner, prepared_by
 from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
 from kernelwright.tools.tasks.random_draws import state_of
-from kernelwright.tools.types import Task, TensorSpec, Verdict
-from kernelwright.tools.types.graph import base, words
+from kernelwright.tools.types import TensorSpec, Verdict
 from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 
 
@@ -144,26 +149,6 @@ def at_rest(outputs: Sequence[Tensor], returned: Sequence[Tensor], means: str) -
             )
 
 
-ORDER_CHANGED = (
-    "the same bits twice: the library's convolutions and sums by index add up in changing order; "
-    "under its deterministic algorithms the bits were the same"
-)
-
-# Beside convolutions: what `torch.use_deterministic_algorithms` says of CUDA; of an embedding's
-# gradient since 2.11, where few rows are met by many indices.
-_RESTLESS = words(
-    "cumsum embedding_dense_backward index_add index_put put scatter_add scatter_reduce"
-)
-
-
-def order_may_change(task: Task, device: str) -> bool:
-    """Whether a candidate for this task may call what does not repeat itself."""
-    called = {base(node.op) for node in task.graph.nodes}
-    if device != "cuda":
-        return "index_put" in called  # threads that add to one place
-    return bool(convolved(task)) or not called.isdisjoint(_RESTLESS)
-
-
 def unlike(first: Sequence[Tensor], again: Sequence[Tensor]) -> str:
     """Where two answers to the same inputs are apart; "" where they are the same bits."""
     for number, (one, two) in enumerate(zip(first, again, strict=True)):
@@ -175,32 +160,6 @@ def unlike(first: Sequence[Tensor], again: Sequence[Tensor]) -> str:
                 "(a race, a counter kept between calls, or memory read before it is written)"
             )
     return ""
-
-
-@contextmanager
-def one_order() -> Iterator[None]:
-    """The library adds up in one order inside; what cannot is not refused."""
-    usual = torch.backends.cudnn.deterministic
-    asked = torch.are_deterministic_algorithms_enabled()
-    only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = _fills_memory(False)  # what the judge has poisoned stays so
-    torch.backends.cudnn.deterministic = True
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        torch.use_deterministic_algorithms(asked, warn_only=only_warned)
-        torch.backends.cudnn.deterministic = usual
-        _fills_memory(filled)
-
-
-def _fills_memory(wanted: bool) -> bool:
-    """Say whether deterministic PyTorch fills what `empty` gives; as it was before."""
-    setting = torch.utils.deterministic
-    before = bool(setting.fill_uninitialized_memory)  # type: ignore[attr-defined]
-    setting.fill_uninitialized_memory = wanted  # type: ignore[attr-defined]
-    return before
 
 
 _REST_S = 0.002  # what a thread left behind needs at least to show itself
@@ -353,15 +312,18 @@ class Trials:
         if not reason:
             return None
         if order_may_change(self._runtime.task, self._runtime.device):
-            with self._in_one_order():
+            with self._in_one_order() as without:
                 one, two = self._again(pristine), self._again(pristine)
             if not unlike(one.outputs, two.outputs):
                 self.skipped.append(ORDER_CHANGED)
                 return other
+            if without and has_no_order(self._runtime.task):
+                self.skipped.append(no_order_words(without))
+                return other
         raise RejectedError(Verdict.NONDETERMINISTIC, reason)
 
-    def _in_one_order(self) -> AbstractContextManager[None]:
-        """Inside, the library that the candidate calls adds up in one order."""
+    def _in_one_order(self) -> AbstractContextManager[Sequence[str]]:
+        """Inside, the library that the candidate calls adds up in one order; see `one_order`."""
         return one_order()
 
     def _again(self, pristine: Sequence[Argument]) -> Result:

@@ -162,9 +162,9 @@ def _call(node: Node, nodes: dict[str, Node], names: dict[str, str]) -> str:
     types = _own_types(node, nodes, names)
     device = ["device=x0.device"] if "x0" in names.values() else []
     if node.op == "constant":
-        spec = node.out[0]
         from kernelwright.tools.tasks.convert import decoded  # brings torch
 
+        spec = node.out[0]
         given = [_literal(decoded(node).tolist()), f"dtype=torch.{spec.dtype.value}", *device]
         return f"torch.tensor({', '.join(given)})"
     given = [_text(arg, names, types) for arg in node.args]

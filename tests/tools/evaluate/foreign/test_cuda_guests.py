@@ -6,7 +6,7 @@ import pytest
 
 from kernelwright.tools.evaluate.executors.local.executor import LocalExecutor
 from kernelwright.tools.evaluate.messages import Foreign
-from kernelwright.tools.evaluate.verify.trials import ORDER_CHANGED
+from kernelwright.tools.evaluate.verify.changing_order import ORDER_CHANGED
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 
 pytestmark = pytest.mark.gpu

@@ -11,18 +11,19 @@ from torch.nn.functional import conv2d
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Rules
+from kernelwright.tools.evaluate.verify.changing_order import (
+    ORDER_CHANGED,
+    has_no_order,
+    one_order,
+    order_may_change,
+)
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.measured_precision import probed, resolve
 from kernelwright.tools.evaluate.verify.memory import GuardedMemory
 from kernelwright.tools.evaluate.verify.precision import may_be_coarser, with_channels_last
 from kernelwright.tools.evaluate.verify.reasons import RejectedError
 from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
-from kernelwright.tools.evaluate.verify.trials import (
-    ORDER_CHANGED,
-    Trials,
-    one_order,
-    order_may_change,
-)
+from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.types import Task, TracePolicy, Verdict
 
@@ -272,8 +273,11 @@ def test_one_order_is_asked_of_all_operators_and_nothing_is_left_of_it():
         )
 
     before = asked()
-    with one_order():
+    with one_order() as without:
         assert asked() == (True, True, False)
+        values, places = torch.ones(1, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64)
+        torch.nn.functional.max_unpool1d(values, places, 2)
+    assert without == ["max_unpooling2d_forward_out"]
     assert asked() == before
 
 
@@ -302,3 +306,54 @@ def test_a_race_beside_the_library_is_still_one(judge: Judge, monkeypatch: pytes
     with pytest.raises(RejectedError) as found:
         judge(Racing(0))
     assert found.value.verdict is Verdict.NONDETERMINISTIC
+
+
+class Unpooling(Convolution):
+    """Differs from itself, whatever is asked of the library, and calls what has no other way."""
+
+    def __call__(
+        self, arguments: Sequence[object], weights: Mapping[str, Tensor], /
+    ) -> tuple[Tensor, ...]:
+        (y,) = super().__call__(arguments, weights)
+        largest, at = torch.nn.functional.max_pool2d(y[:1, :1, :10, :10], 2, return_indices=True)
+        again = torch.nn.functional.max_unpool2d(largest, at, 2)
+        return (y + 0.0 * again.sum() + 1e-7 * self.calls,)
+
+
+def test_what_has_no_order_at_all_excuses_only_where_the_module_calls_it_too(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+):
+    trials = "kernelwright.tools.evaluate.verify.trials"
+    monkeypatch.setattr(f"{trials}.order_may_change", lambda task, device: True)
+    with pytest.raises(RejectedError) as found:
+        judge(Unpooling(0))
+    assert found.value.verdict is Verdict.NONDETERMINISTIC
+    monkeypatch.setattr(f"{trials}.has_no_order", lambda task: True)
+    _, judged, _ = judge(Unpooling(0))
+    (words,) = judged.skipped
+    assert "the library's max_unpooling2d_forward_out has no deterministic algorithm" in words
+
+
+@pytest.mark.parametrize(
+    ("call", "may"),
+    [
+        ("aten.upsample_bilinear2d_backward(x, [4, 4], [2, 8, 2, 2], False)", True),
+        ("aten.upsample_nearest2d_backward(x, [4, 4], [2, 8, 2, 2])", False),
+    ],
+)
+def test_gradients_of_what_resizes_have_no_order_on_a_gpu(call: str, may: bool):
+    source = f"""
+import torch
+aten = torch.ops.aten
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {call}
+
+def get_inputs():
+    return [torch.randn(2, 8, 4, 4)]
+"""
+    task = trace(source, "resized.py", TracePolicy())
+    assert isinstance(task, Task), task
+    assert (order_may_change(task, "cuda"), has_no_order(task)) == (may, may)
+    assert not order_may_change(task, "cpu")

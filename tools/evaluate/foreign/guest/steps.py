@@ -45,7 +45,7 @@ from kernelwright.tools.evaluate.foreign.messages import (
 from kernelwright.tools.evaluate.foreign.shared_memory import arguments_at, tensor_at
 from kernelwright.tools.evaluate.process_setup import resolve_vector_math
 from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
-from kernelwright.tools.evaluate.verify.trials import one_order
+from kernelwright.tools.evaluate.verify.changing_order import one_order
 from kernelwright.tools.evaluate.wire import frame, receive_blocking
 from kernelwright.tools.tasks.modules import adopt_plain_tensors
 from kernelwright.tools.tasks.refusals import why_not_built
