@@ -216,11 +216,16 @@ class ReferenceRuntime:
             return list(draw(self.task, wanted.distribution, wanted.seed, self.device))
 
     def own(self, arguments: Sequence[Argument]) -> Result:
-        """PyTorch's own result in the task's types."""
+        """PyTorch's own result in the task's types.
+
+        Raises:
+            RefusedError: the forward raises, or its results are of other sizes than the example's.
+        """
         with self._guard():
             before = self.reference.snapshot()
             try:
                 outputs = tuple(self.reference.forward(arguments))
+                _of_fixed_sizes(outputs, arguments, self.task)
                 live = self.reference.weights()
                 return Result(outputs, {name: live[name].clone() for name in self.mutated})
             finally:
@@ -316,3 +321,21 @@ class ReferenceRuntime:
 def tensors(arguments: Sequence[Argument]) -> list[Tensor]:
     """The arguments that are tensors, in order."""
     return [argument for argument in arguments if isinstance(argument, Tensor)]
+
+
+def _of_fixed_sizes(outputs: Sequence[Tensor], arguments: Sequence[Argument], task: Task) -> None:
+    """RefusedError where a result has another size than the example's, on arguments of its sizes.
+
+    An audit tries large tasks out on fewer rows.
+    """
+    given = [spec.tensor.shape for spec in task.inputs if spec.tensor is not None]
+    if [tuple(value.shape) for value in tensors(arguments)] != given:
+        return
+    for number, (output, spec) in enumerate(zip(outputs, task.outputs, strict=True), start=1):
+        if tuple(output.shape) != spec.shape:
+            here, there = (" x ".join(map(str, s)) or "one" for s in (output.shape, spec.shape))
+            raise refuse(
+                f"The size of output {number} depends on what the inputs hold: {there} in the "
+                f"example, {here} on other values. Let the forward keep one size, as by a mask, "
+                "and pick what you need outside of it."
+            )

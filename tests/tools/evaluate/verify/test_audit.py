@@ -15,10 +15,10 @@ from kernelwright.tools.evaluate.verify.audit import findings
 from kernelwright.tools.evaluate.verify.audit.findings import find
 from kernelwright.tools.evaluate.verify.audit.subject import Subject
 from kernelwright.tools.evaluate.verify.audit.terms import idle_terms
-from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
+from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
 from kernelwright.tools.evaluate.worker.request_handler import in_parts, needs_of, refusal_for
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.types import Task, TracePolicy
+from kernelwright.tools.types import RefusedError, Task, TracePolicy
 
 ROWS = """
 import torch
@@ -272,3 +272,18 @@ def test_a_bias_that_is_zero_at_first_and_a_maximum_that_only_stabilises_are_mis
     init = "self.norm = nn.LayerNorm(32)"
     assert badges(made("return torch.softmax(self.norm(x) * 9, -1)", init=init)) == {}
     assert badges(made("return torch.logsumexp(x, -1)")) == {}
+
+
+def test_results_whose_size_depends_on_values_are_refused_in_words(made, cpu, monkeypatch):
+    task = made("return torch.exp(x)")
+    runtime = ReferenceRuntime(task, cpu, RULES, 5, nullcontext)
+    arguments = runtime.draw(Draw("task", 1))
+    # As of a model that is traced in parts, whose values pick the rows.
+    monkeypatch.setattr(runtime.reference, "forward", lambda given: [given[0][:7]])
+    with pytest.raises(RefusedError) as found:
+        runtime.own(arguments)
+    told = found.value.refusal.sentence
+    assert "The size of output 1 depends on what the inputs hold: 16 x 32 in the example, " in told
+    assert "7 x 32 on other values" in told
+    fewer = [value[:8] for value in arguments]
+    assert runtime.own(fewer).outputs[0].shape == (7, 32)
