@@ -2,10 +2,10 @@
 
 How a result lies is the business of whoever writes it, so what asks for strides is a plain copy, or
 memory as any other. `as_strided` reads whatever lies at some place; autograd writes it where a
-forward changes a view in place, and a person for windows. Of a tensor
-that fills its memory, in whatever order of dimensions, it is a piece of the flat tensor that is
-unfolded dimension by dimension; what is scattered by it is put where the same view of the flat
-tensor's positions says.
+forward changes a view in place, and a person for windows. Of a tensor that fills its memory, in
+whatever order of dimensions, it is a piece of the flat tensor that is unfolded dimension by
+dimension; what is scattered by it is put where the same view of the flat tensor's positions says.
+
 Not covered, and left as they are: what is no view of a tensor that fills its memory, and scattering
 into a view, or by one that overlaps itself.
 """

@@ -96,14 +96,15 @@ def get_inputs():
     torch.testing.assert_close(ours[0], torch.tanh(eval(use, {"torch": torch, "x": x})))
 
 
-OF_A_NUMBER = (
+OF_ONE_ELEMENT = (
     "x.sum().sum(-1)", "x.sum().softmax(0) * x", "x.sum().mean(0)", "x.sum().norm(dim=0)",
     "x.sum().std(0, correction=0)", "x.sum().unfold(0, 1, 1)", "x.sum().cumsum(-1)",
+    "x[:1].diagonal() * 2", "x[:, :1].unfold(1, 1, 1) + 1",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("use", OF_A_NUMBER)
-def test_a_number_has_a_dimension_by_name_alone(traced, run_graph, use):
+@pytest.mark.parametrize("use", OF_ONE_ELEMENT)
+def test_a_number_and_a_side_of_one_element_are_walked_too(traced, run_graph, use):
     text = f"""
 class Model(nn.Module):
     def forward(self, x):

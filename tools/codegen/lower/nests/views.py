@@ -204,12 +204,17 @@ def flip(view: View, dims: Sequence[int]) -> View:
     return replace(view, offset=offset, dims=tuple(result), chain=None)
 
 
+def _stepped(dim: Sequence[Atom]) -> Atom | None:
+    """A dimension that is walked by one step; None for one that is not. One element needs none."""
+    return dim[0] if len(dim) == 1 else None if dim else Atom(1, 0)
+
+
 def diagonal(view: View, offset: int, first: int, second: int) -> View | None:
     """The diagonal of two dimensions, as a last dimension."""
     first, second = first % len(view.dims), second % len(view.dims)
-    if len(view.dims[first]) != 1 or len(view.dims[second]) != 1:
+    row, column = _stepped(view.dims[first]), _stepped(view.dims[second])
+    if row is None or column is None:
         return None
-    (row,), (column,) = view.dims[first], view.dims[second]
     start = offset * column.step if offset >= 0 else -offset * row.step
     length = min(row.size + min(offset, 0), column.size - max(offset, 0))
     kept = [dim for at, dim in enumerate(view.dims) if at not in (first, second)]
@@ -222,9 +227,9 @@ def unfold(view: View, dim: int, size: int, step: int) -> View | None:
     if not view.dims:  # a number is a window of itself
         return replace(view, dims=(_dim(size, 0),), chain=None)
     dim %= len(view.dims)
-    if len(view.dims[dim]) != 1:
+    atom = _stepped(view.dims[dim])
+    if atom is None:
         return None
-    (atom,) = view.dims[dim]
     count = (atom.size - size) // step + 1
     dims = list(view.dims)
     dims[dim] = _dim(count, atom.step * step)
