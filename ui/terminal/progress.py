@@ -146,7 +146,8 @@ def sentence(event: Event, view: RunView) -> str:
             )
         case IdeasProposed():
             ideas = "; ".join(one_line(in_words(idea.title), 60) for idea in event.ideas)
-            return f"round {event.round}: {count(len(event.ideas), 'idea')}: {ideas}"
+            told = ideas or one_line(event.reasoning, 120)
+            return f"round {event.round}: {count(len(event.ideas), 'idea')}: {told}"
         case BestImproved():
             return _improved(event, view)
         case Profiled() if event.headline and event.headline in view.profiler_words:

@@ -171,7 +171,11 @@ async def test_a_task_without_loops_ends_honestly(search: Search) -> None:
     events: list[Event] = []
     summary = await search(loops={}, events=events)
     assert summary.status == "no_improvement"
-    assert summary.stopped_because == "nothing is left to try"
+    assert summary.stopped_because == (
+        "PyTorch's library does all of it, and rules have no kernels for that"
+    )
+    proposed = next(event for event in events if isinstance(event, IdeasProposed))
+    assert proposed.reasoning.startswith(summary.stopped_because)
     assert summary.candidates.written == 0
 
 

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from kernelwright.graphs.run_view import story as stories
+from kernelwright.graphs.run_view.events import IdeasProposed
 from kernelwright.tools.archive import Archive, UnknownRunError
 from kernelwright.tools.types import Analysis, Prediction
 from kernelwright.ui.terminal.cards import comparison_rows, show
@@ -119,3 +120,9 @@ def test_a_score_says_what_stayed_undecided():
     assert prediction_words(made) == "predicts: w"
     answered = made.model_copy(update={"measured_ms": 0.98})
     assert "undecided, within the noise" in prediction_words(answered)
+
+
+def test_a_round_without_ideas_says_why(run, home):
+    none = IdeasProposed(round=1, ideas=(), reasoning="PyTorch's library does all of it.")
+    told = sentence(none, stories.load(run, home).view)
+    assert told == "round 1: 0 ideas: PyTorch's library does all of it."
