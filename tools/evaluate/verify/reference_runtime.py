@@ -216,16 +216,11 @@ class ReferenceRuntime:
             return list(draw(self.task, wanted.distribution, wanted.seed, self.device))
 
     def own(self, arguments: Sequence[Argument]) -> Result:
-        """PyTorch's own result in the task's types.
-
-        Raises:
-            RefusedError: the forward raises, or its results are of other sizes than the example's.
-        """
+        """PyTorch's own result in the task's types."""
         with self._guard():
             before = self.reference.snapshot()
             try:
                 outputs = tuple(self.reference.forward(arguments))
-                _of_fixed_sizes(outputs, arguments, self.task)
                 live = self.reference.weights()
                 return Result(outputs, {name: live[name].clone() for name in self.mutated})
             finally:
@@ -263,6 +258,27 @@ class ReferenceRuntime:
                 f"{self.task.name} cannot be compared: its forward draws random numbers on the "
                 "host; let it draw on the device (`device=x.device`)."
             )
+
+    def check_sizes(self) -> None:
+        """See that results are as large as in the example, whatever the inputs hold.
+
+        What is traced whole has sizes of its own; a model in parts may pick what it returns.
+
+        Raises:
+            RefusedError: one is not.
+        """
+        if not self.task.parts:
+            return
+        arguments = self.draw(Draw("task", fresh_seed(self.seed, "sizes")))
+        pairs = zip(self.own(arguments).outputs, self.task.outputs, strict=True)
+        for number, (output, spec) in enumerate(pairs, start=1):
+            if tuple(output.shape) != spec.shape:
+                here, there = (" x ".join(map(str, s)) or "one" for s in (output.shape, spec.shape))
+                raise refuse(
+                    f"The size of output {number} depends on what the inputs hold: {there} in the "
+                    f"example, {here} on other values. Let the forward keep one size, as by a "
+                    "mask, and pick what you need outside of it."
+                )
 
     def own_turned(self, arguments: Sequence[Argument]) -> Result | None:
         """PyTorch's own result with channels last, where that may be coarser; None elsewhere.
@@ -321,21 +337,3 @@ class ReferenceRuntime:
 def tensors(arguments: Sequence[Argument]) -> list[Tensor]:
     """The arguments that are tensors, in order."""
     return [argument for argument in arguments if isinstance(argument, Tensor)]
-
-
-def _of_fixed_sizes(outputs: Sequence[Tensor], arguments: Sequence[Argument], task: Task) -> None:
-    """RefusedError where a result has another size than the example's, on arguments of its sizes.
-
-    An audit tries large tasks out on fewer rows.
-    """
-    given = [spec.tensor.shape for spec in task.inputs if spec.tensor is not None]
-    if [tuple(value.shape) for value in tensors(arguments)] != given:
-        return
-    for number, (output, spec) in enumerate(zip(outputs, task.outputs, strict=True), start=1):
-        if tuple(output.shape) != spec.shape:
-            here, there = (" x ".join(map(str, s)) or "one" for s in (output.shape, spec.shape))
-            raise refuse(
-                f"The size of output {number} depends on what the inputs hold: {there} in the "
-                f"example, {here} on other values. Let the forward keep one size, as by a mask, "
-                "and pick what you need outside of it."
-            )

@@ -232,6 +232,7 @@ class RequestHandler:
                 return Audited(refusal=refusal)
             task_runtime = self._at(task, hardware, rules, request.seed)
             task_runtime.runtime.check_draws()
+            task_runtime.runtime.check_sizes()
             found = task_runtime.findings
         except RefusedError as refused:
             return Audited(refusal=refused.refusal)

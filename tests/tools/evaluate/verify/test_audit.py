@@ -1,5 +1,6 @@
 """The audit's experiments, each on a task that earns the badge and on an honest look-alike."""
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,10 +16,10 @@ from kernelwright.tools.evaluate.verify.audit import findings
 from kernelwright.tools.evaluate.verify.audit.findings import find
 from kernelwright.tools.evaluate.verify.audit.subject import Subject
 from kernelwright.tools.evaluate.verify.audit.terms import idle_terms
-from kernelwright.tools.evaluate.verify.reference_runtime import Draw, ReferenceRuntime
+from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.worker.request_handler import in_parts, needs_of, refusal_for
 from kernelwright.tools.tasks import trace
-from kernelwright.tools.types import RefusedError, Task, TracePolicy
+from kernelwright.tools.types import Refusal, Task, TracePolicy
 
 ROWS = """
 import torch
@@ -274,16 +275,31 @@ def test_a_bias_that_is_zero_at_first_and_a_maximum_that_only_stabilises_are_mis
     assert badges(made("return torch.logsumexp(x, -1)")) == {}
 
 
-def test_results_whose_size_depends_on_values_are_refused_in_words(made, cpu, monkeypatch):
-    task = made("return torch.exp(x)")
-    runtime = ReferenceRuntime(task, cpu, RULES, 5, nullcontext)
-    arguments = runtime.draw(Draw("task", 1))
-    # As of a model that is traced in parts, whose values pick the rows.
-    monkeypatch.setattr(runtime.reference, "forward", lambda given: [given[0][:7]])
-    with pytest.raises(RefusedError) as found:
-        runtime.own(arguments)
-    told = found.value.refusal.sentence
-    assert "The size of output 1 depends on what the inputs hold: 16 x 32 in the example, " in told
-    assert "7 x 32 on other values" in told
-    fewer = [value[:8] for value in arguments]
-    assert runtime.own(fewer).outputs[0].shape == (7, 32)
+PICKED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Sequential(nn.Linear(129, 64), nn.LayerNorm(64), nn.GELU())
+
+    def forward(self, x):
+        y = self.part(x)
+        return y[y.mean(-1) > 0.28] * 2
+
+def get_inputs():
+    return [torch.randn(512, 129)]
+"""
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_results_whose_size_depends_on_values_are_refused_in_words(executor, write):
+    found = await executor.trace(write(PICKED), TracePolicy())
+    assert isinstance(found, Refusal), found
+    sizes = r"output 1 depends on what the inputs hold: (\d+) x 64 in the example, (\d+) x 64 on"
+    told = re.search(sizes, found.sentence)
+    assert told, found.sentence
+    assert told[1] != told[2]
+    fixed = PICKED.replace("y[y.mean(-1) > 0.28] * 2", "y * (y.mean(-1, keepdim=True) > 0.28)")
+    assert isinstance(await executor.trace(write(fixed), TracePolicy()), Task)
