@@ -79,7 +79,9 @@ _KEEP_WHOLE = words(
     "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
     "replication_pad3d max_unpool2d max_unpool3d bernoulli renorm roll "
     # Broken down it is an index_put, which adds up in changing order on a CPU, as this does not.
-    "index_add"
+    "index_add "
+    # Of a turned tensor torch 2.11 breaks it down into a copy in place, which is no graph.
+    "index_fill"
 )
 
 
