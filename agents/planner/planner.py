@@ -69,12 +69,14 @@ class PlannerInput(Value):
 class Proposal(Value):
     """Ideas in the order they should be tried, and the reasoning in plain words.
 
-    `notes` say what went wrong on the way, a fallback to the playbook included.
+    `notes` say what went wrong on the way, a fallback to the playbook included. `none_ever` says
+    why no round will have any; "" where others may.
     """
 
     ideas: tuple[Idea, ...]
     reasoning: str
     notes: tuple[str, ...] = ()
+    none_ever: str = ""
 
 
 class Planner(Protocol):

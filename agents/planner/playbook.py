@@ -102,7 +102,7 @@ def _toward(ratios: list[float], prior: float) -> float:
 
 # A change of this share of the time is none.
 NOTHING = 0.002
-NO_KERNELS = "PyTorch's library does all of it, and rules have no kernels for that"
+_NO_KERNELS = "PyTorch's library does all of it, and rules have no kernels for that"
 
 
 class PlaybookPlanner:
@@ -121,7 +121,7 @@ class PlaybookPlanner:
     async def plan(self, planner_input: PlannerInput) -> Proposal:
         """Untried options first; then combinations and refinements of what was fast."""
         if not self._repertoire.options():
-            return Proposal(ideas=(), reasoning=f"{NO_KERNELS}.")
+            return Proposal(ideas=(), reasoning=f"{_NO_KERNELS}.", none_ever=_NO_KERNELS)
         forecast = Forecast(planner_input.ledger, planner_input.tried, planner_input.loop_ms)
         found = _seen(planner_input)
         thoughts = [

@@ -9,7 +9,6 @@ from langgraph.runtime import Runtime
 
 from kernelwright.agents.coder.coder import CoderAnswer, CoderRequest, Failure
 from kernelwright.agents.planner.planner import PlannerInput
-from kernelwright.agents.planner.playbook import NO_KERNELS
 from kernelwright.agents.role import RoundView, StepRole
 from kernelwright.agents.shared.candidate_priority import doubted_in
 from kernelwright.agents.shared.facts import loop_times
@@ -102,7 +101,7 @@ async def plan(state: SearchState, runtime: Runtime[SearchContext]) -> Update:
         ideas = await _proposed(state, context, round)
     context.archive.record_ideas(ideas)
     if not ideas:
-        return {"why_stop": _why_nothing(context, round), "ideas": []}
+        return {"why_stop": context.decided(_none_in(round)) or NOTHING_LEFT, "ideas": []}
     return {
         "round": round,
         "ideas": [idea.id for idea in ideas],
@@ -119,17 +118,16 @@ async def _proposed(state: SearchState, context: SearchContext, round: int) -> t
     if not proposal.ideas and context.awaits_regions(round):
         await context.prepared(round, now=True)
         proposal = await context.agents.planner.plan(_planner_input(state, context, round))
+    if proposal.none_ever:
+        context.decide(_none_in(round), lambda: proposal.none_ever)
     _note(context, round, f"plan:{round}", proposal.notes)
     event = IdeasProposed(round=round, ideas=proposal.ideas, reasoning=proposal.reasoning)
     context.emit(event, key=f"ideas:{round}")
     return proposal.ideas
 
 
-def _why_nothing(context: SearchContext, round: int) -> str:
-    """Why a round without ideas ends the search."""
-    stored = context.archive.event(f"ideas:{round}")
-    reasoning = IdeasProposed.model_validate_json(stored.payload).reasoning if stored else ""
-    return NO_KERNELS if NO_KERNELS in reasoning else NOTHING_LEFT
+def _none_in(round: int) -> str:
+    return f"no idea:{round}"
 
 
 def _told(context: SearchContext, round: int) -> tuple[Idea, ...]:

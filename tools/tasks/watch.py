@@ -361,9 +361,16 @@ def _told(
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A copy; a weight that a hook made of others, under autograd, keeps its history for itself."""
-    for part in module.modules():
-        for kept in (vars(part), part._buffers):
-            made = {n: t for n, t in kept.items() if isinstance(t, torch.Tensor) and not t.is_leaf}
-            kept.update({name: tensor.detach() for name, tensor in made.items()})
-    return copy.deepcopy(module)
+    """A copy, without the history of a weight that a hook made of others under autograd."""
+    places = [kept for part in module.modules() for kept in (vars(part), part._buffers)]
+    made = [
+        (kept, {n: t for n, t in kept.items() if isinstance(t, torch.Tensor) and not t.is_leaf})
+        for kept in places
+    ]
+    for kept, tensors in made:
+        kept.update({name: tensor.detach() for name, tensor in tensors.items()})
+    try:
+        return copy.deepcopy(module)
+    finally:
+        for kept, tensors in made:
+            kept.update(tensors)

@@ -188,6 +188,11 @@ def words(text: str) -> frozenset[str]:
 # Operators that make a tensor of fresh random numbers, as many whatever values there are. Their
 # order is the generator's, so they are kept, and kept in it.
 DRAWS = words("normal rand randint randn randperm")
+# What else makes a tensor of no other, and so on the CPU unless a device is named.
+MAKERS = words(
+    "arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq full hamming_window "
+    "kaiser_window linspace ones scalar_tensor zeros"
+)
 
 
 def draws(op: str) -> bool:

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.remembering import memories_of
+from kernelwright.graphs.search.options.rounds import may_end_early
 from kernelwright.graphs.search.state import time_of
 from kernelwright.tools.archive import Archive
 from kernelwright.tools.memory import (
@@ -84,9 +85,7 @@ def enough(context: SearchContext, round: int, at: str) -> str:
         at: The place in the round.
     """
     kept = context.archive.term(_TERM)
-    if kept is None or round < context.profile.minimum_rounds or context.laps:
-        return ""
-    if context.executor.capabilities.remote or context.agents.strategist:
+    if kept is None or not may_end_early(context, round):
         return ""
     return context.decide(
         f"{_ASKED}{round}:{at}", lambda: _said(context, _TRAILS.validate_json(kept))

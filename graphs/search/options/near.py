@@ -6,12 +6,12 @@ ideas. Where the fastest of them reaches the share of its floor that was reached
 sizes and short timings make of it, the settings next to it have one try, and the search ends: the
 other one went on from there and found nothing better.
 
-Not asked: in rounds that were promised, where a model thinks, and of judges far away. Who lets an
-ended search go on wants it to. What a search that ended so leaves in the library ends no other.
+What a search that ended so leaves in the library ends no other.
 """
 
 from kernelwright.graphs.search.context import SearchContext
 from kernelwright.graphs.search.options.remembering import memories_of
+from kernelwright.graphs.search.options.rounds import may_end_early
 from kernelwright.tools.archive import Archive
 
 _ASKED = "near:"
@@ -31,9 +31,7 @@ def ends_as_near(context: SearchContext, best: str, round: int) -> str:
         best: Id of the fastest candidate so far; "" for none.
         round: Which one it is in.
     """
-    if not best or round < context.profile.minimum_rounds or context.laps:
-        return ""
-    if context.executor.capabilities.remote or context.agents.strategist:
+    if not best or not may_end_early(context, round):
         return ""
     return context.decide(f"{_ASKED}{round}", lambda: _said(context, best))
 

@@ -112,6 +112,17 @@ def _unjudged(context: SearchContext, round: int) -> list[str]:
     ]
 
 
+def may_end_early(context: SearchContext, round: int) -> bool:
+    """Whether what earlier searches came to may end this one in a round.
+
+    Not in rounds that were promised, nor where a model thinks, of whose ideas they say nothing, nor
+    where a judge is far away, nor where somebody let a search that ended go on.
+    """
+    promised = round < context.profile.minimum_rounds or bool(context.laps)
+    far = context.executor.capabilities.remote
+    return not (promised or far or context.agents.strategist)
+
+
 def gives_up(context: SearchContext, round: int, stale_rounds: int, settled: bool) -> str:
     """Why a search that does not improve ends after this round; "" where it goes on.
 

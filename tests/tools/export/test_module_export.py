@@ -1,6 +1,5 @@
 """The exported module, run where Kernelwright cannot be imported."""
 
-import re
 import zipfile
 
 import pytest
@@ -379,43 +378,46 @@ def test_a_folder_that_cannot_be_imported_says_so(material, tmp_path):
     assert "from faster_model import Model" in text
 
 
-BUILT = """
+FROZEN = """
+import torch
+from torch import nn
+
+
 class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(96, affine=False).eval()
+
     def forward(self, x):
-        return torch.softmax(x, dim=-1)[:, [3, 0, 95]] * torch.tensor([1.0, 2.0, 3.0])
-"""
-BUILT_KERNEL = """#include "kernelwright.hpp"
-extern "C" void picked(const float* x, const long long* places, const float* factors, float* y) {
-  for (long long r = 0; r < 48; ++r) {
-    float sum = 0;
-    for (long long c = 0; c < 96; ++c) sum += std::exp(x[r * 96 + c]);
-    for (long long c = 0; c < 3; ++c)
-      y[r * 3 + c] = std::exp(x[r * 96 + places[c]]) / sum * factors[c];
-  }
-}
+        return torch.softmax(self.norm(x) * (1 + 1e-5) ** 0.5, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(48, 96)]
 """
 
 
-def test_tensors_that_a_forward_builds_are_the_exports_own(material, softmax, outside, tmp_path):
-    source = re.sub(r"class Model.*?\n\n\n", f"{BUILT}\n\n", softmax[0], flags=re.DOTALL)
-    names = [weight.name for weight in material(source).task.weights]
-    plan = f"""
-def forward(x):
-    y = empty((48, 3), dtype="float32")
-    launch("picked", args=(x, weights["{names[0]}"], weights["{names[1]}"], y))
-    return y
-"""
-    folder = export_folder(material(source, BUILT_KERNEL, plan), tmp_path / "built")
+def test_a_norm_that_was_frozen_is_computed_as_one_that_is_none_after_train(
+    material, softmax, outside, tmp_path
+):
+    folder = export_folder(material(FROZEN, softmax[1], softmax[2]), tmp_path / "frozen")
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import torch
-import module
-mine, reference = module.Model(), module.reference.Model()
-assert not dict(mine.named_buffers())
-x = torch.randn(48, 96)
-torch.testing.assert_close(mine(x), reference(x))
-torch.testing.assert_close(torch.compile(mine)(x), reference(x))
-assert not any("reference" in why for why in module.COUNTS), module.COUNTS
+from module import COUNTS, Model, reference
+mine, theirs, x = Model(), reference.Model(), torch.randn(48, 96)
+torch.testing.assert_close(mine(x), theirs(x))
+assert COUNTS.pop("kernel") == 1, COUNTS
+torch.testing.assert_close(mine.train()(x), theirs.train()(x))
+assert COUNTS == {"reference: attribute norm.training": 1}, COUNTS
+mine.norm.eval()
+mine(x)
+assert COUNTS["kernel"] == 1, COUNTS
 """
     outside(code, folder, cwd=tmp_path)
+    outside(
+        "import runpy, sys\nsys.argv = ['verify.py', '--no-timing']\n"
+        "runpy.run_path('verify.py', run_name='__main__')",
+        cwd=folder,
+    )

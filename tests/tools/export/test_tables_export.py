@@ -1,5 +1,7 @@
 """Tables that a forward writes down are no weights of the user's module; exports carry them."""
 
+import re
+
 from kernelwright.tools.export import export_folder, export_kernelbench
 
 SOURCE = """
@@ -74,3 +76,45 @@ with torch.no_grad():
     torch.testing.assert_close(space["ModelNew"]()(x), space["Model"]()(x))
 """
     outside(code, path, cwd=tmp_path)
+
+
+BUILT = """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)[:, [3, 0, 95]] * torch.tensor([1.0, 2.0, 3.0])
+"""
+BUILT_KERNEL = """#include "kernelwright.hpp"
+extern "C" void picked(const float* x, const long long* places, const float* factors, float* y) {
+  for (long long r = 0; r < 48; ++r) {
+    float sum = 0;
+    for (long long c = 0; c < 96; ++c) sum += std::exp(x[r * 96 + c]);
+    for (long long c = 0; c < 3; ++c)
+      y[r * 3 + c] = std::exp(x[r * 96 + places[c]]) / sum * factors[c];
+  }
+}
+"""
+
+
+def test_tensors_that_a_forward_builds_are_the_exports_own(material, softmax, outside, tmp_path):
+    source = re.sub(r"class Model.*?\n\n\n", f"{BUILT}\n\n", softmax[0], flags=re.DOTALL)
+    names = [weight.name for weight in material(source).task.weights]
+    plan = f"""
+def forward(x):
+    y = empty((48, 3), dtype="float32")
+    launch("picked", args=(x, weights["{names[0]}"], weights["{names[1]}"], y))
+    return y
+"""
+    folder = export_folder(material(source, BUILT_KERNEL, plan), tmp_path / "built")
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import module
+mine, reference = module.Model(), module.reference.Model()
+assert not dict(mine.named_buffers())
+x = torch.randn(48, 96)
+torch.testing.assert_close(mine(x), reference(x))
+torch.testing.assert_close(torch.compile(mine)(x), reference(x))
+assert not any("reference" in why for why in module.COUNTS), module.COUNTS
+"""
+    outside(code, folder, cwd=tmp_path)

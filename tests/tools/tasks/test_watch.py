@@ -208,3 +208,4 @@ def test_a_weight_that_a_hook_made_under_autograd_is_copied_without_its_history(
     other = copied(made)
     torch.testing.assert_close(other(x), expected)
     assert other.weight_g is not made.weight_g
+    assert not made.weight.is_leaf  # and what was copied is as it was

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 
 from kernelwright.tools.types import DType
-from kernelwright.tools.types.graph import DRAWS, words
+from kernelwright.tools.types.graph import DRAWS, MAKERS
 
 DTYPES = frozenset(item.value for item in DType)
 
@@ -320,10 +320,7 @@ ADMITTED = (
 )
 
 # Without a tensor to take the device from, these would make their result on the CPU.
-CREATORS = DRAWS | words("""
-    arange bartlett_window blackman_window eye fft_fftfreq fft_rfftfreq full hamming_window
-    kaiser_window linspace ones scalar_tensor zeros
-""")
+CREATORS = DRAWS | MAKERS
 
 # Operators that draw random numbers only when this argument (name, position) is not zero.
 DROPOUT: Mapping[str, tuple[str, int]] = {

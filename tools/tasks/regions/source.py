@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 
 from kernelwright.tools.types.graph import (
+    MAKERS,
     Arg,
     DType,
     DTypeArg,
@@ -22,15 +23,11 @@ from kernelwright.tools.types.graph import (
     TensorSpec,
     base,
     reads,
-    words,
 )
 from kernelwright.tools.types.outline import NodeSeen, Outline, Region
 
 # Without a tensor to take the device from, these would make their result on the host.
-_CREATORS = words(
-    "arange bartlett_window blackman_window empty eye fft_fftfreq fft_rfftfreq full hamming_window "
-    "kaiser_window linspace ones scalar_tensor zeros"
-)
+_CREATORS = MAKERS | {"empty"}
 _LEAST_DEVIATION = 0.05
 
 _HEAD = '''"""{title}"""

@@ -97,14 +97,23 @@ async def test_a_missing_file_is_refused_without_a_process(reader: LocalExecutor
     assert "does not exist" in found.sentence
 
 
-async def test_what_a_distribution_draws_in_place_is_refused_with_another_way_to_draw_it() -> None:
-    body = "        return torch.distributions.Normal(x, 1.0).rsample()\n"
-    task = trace(MODEL + body + INPUTS, "/nowhere/drawn.py", TracePolicy())
+@pytest.mark.parametrize(
+    ("drawn", "in_training"),
+    [
+        ("torch.distributions.Normal(x, 1.0).rsample()", False),
+        ("x + torch.empty_like(x).exponential_()", False),
+        ("torch.nn.functional.rrelu(x, training=self.training)", True),
+    ],
+)
+def test_what_is_drawn_in_place_is_refused_with_another_way_to_draw_it(
+    drawn: str, in_training: bool
+) -> None:
+    task = trace(f"{MODEL}        return {drawn}\n{INPUTS}", "/nowhere/drawn.py", TracePolicy())
     assert isinstance(task, Task), task
     found = _draws_random(task)
-    assert "torch.randn_like and torch.rand_like draw in one" in found.sentence
-    assert "--eval" not in found.sentence
-    assert not found.draws_in_training
+    assert ("torch.randn_like and torch.rand_like draw in one" in found.sentence) is not in_training
+    assert ("--eval puts it into evaluation mode" in found.sentence) is in_training
+    assert found.draws_in_training is in_training
 
 
 @pytest.mark.exhaustive

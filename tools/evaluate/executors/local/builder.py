@@ -47,7 +47,7 @@ from kernelwright.tools.tasks.project import beside
 from kernelwright.tools.tasks.sources import Found, find
 from kernelwright.tools.tasks.sources.carried import with_state_kept
 from kernelwright.tools.types import Doubt, Refusal, RefusedError, Task, TensorSpec, TracePolicy
-from kernelwright.tools.types.graph import reads
+from kernelwright.tools.types.graph import reads, words
 from kernelwright.tools.types.value import Value
 
 COMPILED = frozenset({"compile", "max-autotune"})
@@ -403,18 +403,21 @@ def _badged(task: Task, audited: Audited) -> Task:
     return task.model_copy(update=update)
 
 
+# What a tensor's normal_() and its like draw, and so a distribution's rsample(), whatever the mode.
+_FILLED = words("cauchy exponential geometric log_normal normal_functional uniform")
+
+
 def _draws_random(task: Task) -> Refusal:
     """Fixing the generator's state is no help where candidates draw in another order."""
     reasons = {badge.name: badge.reason for badge in task.badges}
     where = reasons.get(Doubt.DRAWS_RANDOM, "its forward draws random numbers")
     also = f"; besides, {reasons[Doubt.CONSTANT]}" if Doubt.CONSTANT in reasons else ""
-    # What a tensor's normal_() draws, and so a distribution's rsample(), is drawn after --eval too.
-    filled = any(name.endswith("_functional") for name in task.unkept_draws)
-    in_training = task.training and not filled
-    way = (
-        "; --eval puts it into evaluation mode, where dropout draws nothing" if in_training else ""
-    )
-    way = "; torch.randn_like and torch.rand_like draw in one that they can keep" if filled else way
+    in_training = task.training and _FILLED.isdisjoint(task.unkept_draws)
+    way = ""
+    if in_training:
+        way = "; --eval puts it into evaluation mode, where dropout draws nothing"
+    elif not _FILLED.isdisjoint(task.unkept_draws):
+        way = "; torch.randn_like and torch.rand_like draw in one that they can keep"
     return Refusal(
         sentence=f"{task.name} cannot be compared: {where}, in an order that no other "
         f"implementation could keep{way}{also}.",
