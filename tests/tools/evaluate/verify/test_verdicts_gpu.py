@@ -1,6 +1,7 @@
 """The same claims as `test_verdicts`, on a GPU, and those that only a GPU can break."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -189,3 +190,44 @@ async def test_certifying_adds_distributions_and_max_autotune(
         assert item.latency is not None, item.baseline
         assert item.latency.candidate_ms > item.candidate_ms
     assert found.claim is not None
+
+
+RESIZED = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        back = torch.ops.aten.upsample_bilinear2d_backward
+        return back(x * 0.5, [256, 256], [4, 16, 32, 32], False)
+
+def get_inputs():
+    return [torch.randn(4, 16, 256, 256)]
+"""
+HALVED = """
+extern "C" __global__ void halved(const float* x, float* y, long long count) {
+    long long at = blockIdx.x * 256ll + threadIdx.x;
+    if (at < count) y[at] = x[at] * 0.5f %(besides)s;
+}
+"""
+HALVED_PLAN = """
+def forward(x):
+    count = x.numel()
+    y = empty_like(x)
+    launch("halved", grid=cdiv(count, 256), block=256, args=(x, y, count))
+    return aten.upsample_bilinear2d_backward(y, [256, 256], [4, 16, 32, 32], False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("besides", "verdict"), [("", Verdict.CORRECT), ("+ 0.01f", Verdict.WRONG_RESULT)]
+)
+async def test_a_gradient_that_the_library_adds_up_in_no_order_is_no_race(
+    gpu_executor: LocalExecutor, tmp_path: Path, besides: str, verdict: Verdict
+) -> None:
+    path = tmp_path / "resized.py"
+    path.write_text(RESIZED, encoding="utf-8")
+    task = await gpu_executor.trace(path, TracePolicy(device="cuda"))
+    assert isinstance(task, Task), task
+    candidate = new_candidate("cuda", HALVED % {"besides": besides}, HALVED_PLAN)
+    found = await gpu_executor.evaluate(task, candidate, "screen")
+    assert found.verdict is verdict, found.verification.reason
