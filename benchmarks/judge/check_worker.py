@@ -222,7 +222,7 @@ class _Bench:
 
         from kernelwright.tools.evaluate.rules import Rules
         from kernelwright.tools.evaluate.worker.task_runtime import TaskRuntime
-        from kernelwright.tools.tasks.convert import constants_of
+        from kernelwright.tools.tasks.graph.convert import constants_of
 
         self._plan, self._task, self._rules = plan, task, Rules()
         self._runtime = TaskRuntime(task, plan.hardware, self._rules, plan.seed)

@@ -26,7 +26,7 @@ KNOWS_ITS_PROCESS = f"""{HEAD}    def __init__(self):
 """
 # Works out its first inputs from the seed of its constructor, and owns up if it could.
 FORESEES = f"""from kernelwright.tools.evaluate.rules import fresh_seed
-from kernelwright.tools.tasks.user_file import seed_everything
+from kernelwright.tools.tasks.loading.user_file import seed_everything
 {HEAD}    def __init__(self):
         super().__init__()
         seed = torch.initial_seed()

@@ -12,8 +12,9 @@ from torch import nn
 
 import kernelwright
 from kernelwright.tools.archive import Archive
-from kernelwright.tools.tasks import trace, watch
+from kernelwright.tools.tasks import trace
 from kernelwright.tools.tasks.inputs.draws import draw
+from kernelwright.tools.tasks.loading import watch
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import find
 from kernelwright.tools.types import Task, TracePolicy

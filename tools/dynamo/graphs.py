@@ -13,10 +13,10 @@ import torch
 from torch import fx, nn
 
 from kernelwright.tools.candidates.plan import ADMITTED
-from kernelwright.tools.tasks.aten_graph import trace_outline
-from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
-from kernelwright.tools.tasks.modules import Traced
-from kernelwright.tools.tasks.random_draws import random_operators
+from kernelwright.tools.tasks.graph.aten_graph import trace_outline
+from kernelwright.tools.tasks.graph.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.graph.random_draws import random_operators
+from kernelwright.tools.tasks.graph.traced import Traced
 from kernelwright.tools.tasks.regions.partition import is_view
 from kernelwright.tools.types import Graph, refuse
 from kernelwright.tools.types.graph import refs

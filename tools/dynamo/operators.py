@@ -31,8 +31,8 @@ from kernelwright.tools.export.folder import reference
 from kernelwright.tools.export.guards import MOST_ARGUMENTS, Material
 from kernelwright.tools.languages import new_candidate
 from kernelwright.tools.memory import Kept, TaskKey
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, tensor_spec, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, tensor_spec, to_graph
 from kernelwright.tools.types import (
     Baselines,
     Evaluation,

@@ -19,7 +19,7 @@ _SAME = "= "
 
 def watch() -> str:
     """Its text: read and not imported, as it imports torch."""
-    return Path(tasks.__file__).with_name(WATCH).read_text(encoding="utf-8")
+    return (Path(tasks.__file__).with_name("loading") / WATCH).read_text(encoding="utf-8")
 
 
 def printed(submodules: Sequence[Submodule] | None) -> str:

@@ -3,6 +3,10 @@
 A file is executed here, traced to an ATen graph, measured in bytes and FLOPs, and later rebuilt
 as the `Reference` that candidates are compared with. All of it runs in worker processes; this
 package imports torch (and the user's file) only when one of its functions is called.
+
+`sources` finds the file that a person means, `loading` executes it and makes its module and inputs,
+`graph` traces that, and `tracing` goes all the way to a `Task`. From a model, `parts`, `outline`
+and `regions` are what of it can be optimised by itself; `gradients` is its backward.
 What is not covered: limits on time and memory (the worker's), and judging candidates.
 """
 

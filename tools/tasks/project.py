@@ -7,7 +7,8 @@ outside of any project or package only what it imports is let in, and its folder
 where it lies (`__file__`); never a folder that somebody's home or everybody's files are in.
 
 Not seen: names that are put together at run time, and files that only native code opens. Nothing
-is executed here (see `tools.tasks.user_file`), nothing kept (see `tools.tasks.sources.carried`).
+is executed here (see `tools.tasks.loading.user_file`), nothing kept (see
+`tools.tasks.sources.carried`).
 """
 
 from __future__ import annotations

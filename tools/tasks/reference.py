@@ -16,13 +16,13 @@ from typing import cast
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.convert import constants_of
-from kernelwright.tools.tasks.inputs.packing import result_apart, unchanged
-from kernelwright.tools.tasks.modules import build_module
-from kernelwright.tools.tasks.parts.find import Host
-from kernelwright.tools.tasks.random_draws import Generators
+from kernelwright.tools.tasks.graph.convert import constants_of
+from kernelwright.tools.tasks.graph.random_draws import Generators
+from kernelwright.tools.tasks.loading.modules import build_module
+from kernelwright.tools.tasks.loading.packing import result_apart, unchanged
+from kernelwright.tools.tasks.loading.user_file import choose_entry, load_module
+from kernelwright.tools.tasks.parts import Host
 from kernelwright.tools.tasks.refusals import user_code
-from kernelwright.tools.tasks.user_file import choose_entry, load_module
 from kernelwright.tools.tasks.widened import Widened
 from kernelwright.tools.types import RefusedError, Task, refuse
 

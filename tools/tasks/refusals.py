@@ -10,7 +10,7 @@ reads its first line learns nothing. Known are the forms of GCC, Clang, nvcc, pt
 the shell, in English. Not covered: a compiler that a file starts by itself.
 
 The file that a person points at is read here, with a sentence for everything that is not Python
-text. Nothing is executed; see `tools.tasks.user_file`.
+text. Nothing is executed; see `tools.tasks.loading.user_file`.
 """
 
 from __future__ import annotations

@@ -23,36 +23,30 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from kernelwright.tools.runtime import imports_out_of_sight
-from kernelwright.tools.tasks.aten_graph import trace_graph
 from kernelwright.tools.tasks.audit.doubts import graph_badges
-from kernelwright.tools.tasks.convert import simplify, tensor_spec, to_graph
-from kernelwright.tools.tasks.cost import bytes_moved, flops
-from kernelwright.tools.tasks.held import drawn_table
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, tensor_spec, to_graph
+from kernelwright.tools.tasks.graph.cost import bytes_moved, flops
+from kernelwright.tools.tasks.graph.lean_export import UNCHECKED, unchecked_distributions
+from kernelwright.tools.tasks.graph.random_draws import random_operators, unkept_draws, unused_draws
+from kernelwright.tools.tasks.graph.traced import Traced
 from kernelwright.tools.tasks.inputs.domains import input_spec, keep_needed_domains, try_out
-from kernelwright.tools.tasks.inputs.packing import flattened, result_apart
 from kernelwright.tools.tasks.inputs.shapes import tied
-from kernelwright.tools.tasks.modules import (
-    Traced,
-    argument_names,
-    build_call,
-    build_module,
-    check_inputs,
-)
-from kernelwright.tools.tasks.parts.find import find_parts, run_unseen, whole_graph
-from kernelwright.tools.tasks.probe import Probe, probe, quiet_fake_tensors, size_bytes
-from kernelwright.tools.tasks.random_draws import random_operators, unkept_draws, unused_draws
-from kernelwright.tools.tasks.refusals import message, user_code
-from kernelwright.tools.tasks.sources.saved import saved_batch, saved_state
-from kernelwright.tools.tasks.unchecked import WORDS as UNCHECKED
-from kernelwright.tools.tasks.unchecked import unchecked_distributions
-from kernelwright.tools.tasks.user_file import (
+from kernelwright.tools.tasks.loading.held import drawn_table
+from kernelwright.tools.tasks.loading.modules import build_call, build_module, check_inputs
+from kernelwright.tools.tasks.loading.packing import argument_names, flattened, result_apart
+from kernelwright.tools.tasks.loading.probe import Probe, probe, quiet_fake_tensors, size_bytes
+from kernelwright.tools.tasks.loading.saved import saved_batch, saved_state
+from kernelwright.tools.tasks.loading.user_file import (
     Entry,
     choose_entry,
     load_module,
     project_read,
     sha256,
 )
-from kernelwright.tools.tasks.watch import Described, agreed, described
+from kernelwright.tools.tasks.loading.watch import Described, agreed, described
+from kernelwright.tools.tasks.parts import find_parts, run_unseen, whole_graph
+from kernelwright.tools.tasks.refusals import message, user_code
 from kernelwright.tools.types import (
     DType,
     Graph,

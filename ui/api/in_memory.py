@@ -29,8 +29,8 @@ from torch import nn
 
 from kernelwright.graphs.run_view import story as stories
 from kernelwright.tools.runtime import home as data_home
-from kernelwright.tools.tasks.aten_graph import reads_values
-from kernelwright.tools.tasks.inputs.packing import (
+from kernelwright.tools.tasks.graph.aten_graph import reads_values
+from kernelwright.tools.tasks.loading.packing import (
     call_packing,
     class_of,
     flat_names,

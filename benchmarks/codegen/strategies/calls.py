@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import torch
 
 from kernelwright.tools.codegen.lower import Lowering, lower
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 from strategies.loops import Problem, Truth
 
 Call = Callable[..., torch.Tensor]

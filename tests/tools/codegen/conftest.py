@@ -11,7 +11,7 @@ import torch
 
 from kernelwright.tools.codegen.ir import PlanLine, Program
 from kernelwright.tools.codegen.lower import Lowering, lower
-from kernelwright.tools.tasks.convert import constants_of
+from kernelwright.tools.tasks.graph.convert import constants_of
 from kernelwright.tools.types import Arg, DType, Graph, ListArg, Node, Ref, Scalar, TensorSpec
 
 from .interpreter import Interpreted, Tensors, interpreted

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernelwright.tools.tasks.aten_graph import trace_graph, trace_symbolically
-from kernelwright.tools.tasks.convert import simplify, to_graph
-from kernelwright.tools.tasks.modules import Traced
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph, trace_symbolically
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.traced import Traced
 from kernelwright.tools.types import Graph
 
 # Attention, resampling, recurrent layers and cells, losses of classes, spectra, what lies around;

@@ -15,7 +15,8 @@ from kernelwright.tools.export import (
     exported_gradients,
     exported_verify,
 )
-from kernelwright.tools.tasks import watch, widened
+from kernelwright.tools.tasks import widened
+from kernelwright.tools.tasks.loading import watch
 
 BEGIN = """
 arguments = theirs.get_init_inputs()

@@ -10,7 +10,8 @@ from torch import nn
 from kernelwright.tools.evaluate.verify import roundings
 from kernelwright.tools.export import exported_verify
 from kernelwright.tools.export.exported_verify import BOUND, worst_ratio
-from kernelwright.tools.tasks import watch, widened
+from kernelwright.tools.tasks import widened
+from kernelwright.tools.tasks.loading import watch
 
 
 class InParts(nn.BatchNorm2d):

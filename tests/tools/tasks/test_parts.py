@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernelwright.tools.tasks import Reference, draw, trace
-from kernelwright.tools.tasks.parts.outline import outline_in_parts
+from kernelwright.tools.tasks.outline import outline_in_parts
 from kernelwright.tools.tasks.regions import model_regions
 from kernelwright.tools.types import Task, TracePolicy
 

@@ -5,8 +5,8 @@ import pytest
 from kernelwright.tools.evaluate.foreign.guest_link import GuestFailedError
 from kernelwright.tools.evaluate.foreign.guest_runner import rejected
 from kernelwright.tools.evaluate.foreign.messages import Failed
+from kernelwright.tools.tasks.loading.user_file import load_module
 from kernelwright.tools.tasks.refusals import complaints, why_not_built
-from kernelwright.tools.tasks.user_file import load_module
 from kernelwright.tools.types import RefusedError, Verdict
 
 BROKEN = """

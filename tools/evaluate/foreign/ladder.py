@@ -56,7 +56,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
 )
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
-from kernelwright.tools.tasks.user_file import load_module
+from kernelwright.tools.tasks.loading.user_file import load_module
 from kernelwright.tools.types import Evaluation, RefusedError, StageTimes, Verdict, Verification
 from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 

@@ -49,7 +49,7 @@ from kernelwright.tools.evaluate.verify.rounding_tolerance import RoundingTolera
 from kernelwright.tools.evaluate.verify.trials import Trials
 from kernelwright.tools.evaluate.verify.truth import Argument, UnverifiableError
 from kernelwright.tools.tasks import PROBES, SHORTENED, applicable
-from kernelwright.tools.tasks.inputs.packing import leaves_of
+from kernelwright.tools.tasks.loading.packing import leaves_of
 from kernelwright.tools.types import Candidate, DType, RefusedError, Task
 from kernelwright.tools.types.value import Value
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.languages import language_of
 from kernelwright.tools.tasks import Reference
-from kernelwright.tools.tasks.convert import allows_tf32
+from kernelwright.tools.tasks.graph.convert import allows_tf32
 from kernelwright.tools.types import Candidate, DType, Graph, Task, TensorSpec
 
 COARSER = "tf32"

@@ -30,8 +30,8 @@ from kernelwright.tools.evaluate.verify.precision import (
 )
 from kernelwright.tools.evaluate.verify.truth import Argument, Truth, small_steps
 from kernelwright.tools.tasks import DISTRIBUTIONS, PROBES, Reference, applicable, draw
+from kernelwright.tools.tasks.graph.random_draws import state_of
 from kernelwright.tools.tasks.inputs.draws import with_short_significands
-from kernelwright.tools.tasks.random_draws import state_of
 from kernelwright.tools.types import Domain, RefusedError, Task, refuse
 
 _HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")

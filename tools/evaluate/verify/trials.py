@@ -55,7 +55,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
 )
 from kernelwright.tools.evaluate.verify.runners import Runner, prepared_by
 from kernelwright.tools.evaluate.verify.truth import Argument, small_steps
-from kernelwright.tools.tasks.random_draws import state_of
+from kernelwright.tools.tasks.graph.random_draws import state_of
 from kernelwright.tools.types import TensorSpec, Verdict
 from kernelwright.tools.types.verdict import OWN_NOT_FINITE
 

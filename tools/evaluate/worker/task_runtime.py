@@ -155,8 +155,7 @@ class TaskRuntime:
         seconds = forward_s(self.runtime)
         if seconds > _PATIENCE_S:
             raise refuse(f"one forward would take about {seconds:.0f} s here")
-        from kernelwright.tools.tasks.outline import outline_of
-        from kernelwright.tools.tasks.parts.outline import outline_in_parts
+        from kernelwright.tools.tasks.outline import outline_in_parts, outline_of
 
         arguments = self.runtime.draw(Draw("task", fresh_seed(self.runtime.seed, "outline")))
         outlined = outline_in_parts if self.task.parts else outline_of

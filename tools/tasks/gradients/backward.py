@@ -23,13 +23,13 @@ from torch import fx
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from kernelwright.tools.tasks.aten_graph import reads_values
-from kernelwright.tools.tasks.convert import names_of, simplify, to_graph
 from kernelwright.tools.tasks.gradients.beside_autograd import Forward, Tensors, timed
 from kernelwright.tools.tasks.gradients.exported import constants_of, exported, functional
 from kernelwright.tools.tasks.gradients.kept import Step, make_empty_anew, split
-from kernelwright.tools.tasks.inputs.packing import leaves_of
-from kernelwright.tools.tasks.modules import Traced
+from kernelwright.tools.tasks.graph.aten_graph import reads_values
+from kernelwright.tools.tasks.graph.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.graph.traced import Traced
+from kernelwright.tools.tasks.loading.packing import leaves_of
 from kernelwright.tools.tasks.outline import looked_at
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.regions import region_source

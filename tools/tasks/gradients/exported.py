@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from kernelwright.tools.tasks.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.tasks.gradients.beside_autograd import Tensors
+from kernelwright.tools.tasks.graph.aten_graph import RECURRENT_LAYERS
 from kernelwright.tools.types import refuse
 from kernelwright.tools.types.backward import BackwardRead
 

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-from kernelwright.tools.tasks.modules import Traced
+from kernelwright.tools.tasks.graph.traced import Traced
 from kernelwright.tools.tasks.regions.partition import CONTRACTIONS
 from kernelwright.tools.types.graph import words
 

@@ -1,1 +1,1 @@
-"""A task's inputs: how they are drawn, packed, varied, and which sizes they may have."""
+"""A task's inputs: how they are drawn, varied, kept to a domain, and which sizes they may have."""

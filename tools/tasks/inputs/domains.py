@@ -24,12 +24,12 @@ from typing import cast
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.convert import tensor_spec
-from kernelwright.tools.tasks.inputs.packing import leaves_of
-from kernelwright.tools.tasks.modules import build_module, check_outputs
-from kernelwright.tools.tasks.probe import Probe
+from kernelwright.tools.tasks.graph.convert import tensor_spec
+from kernelwright.tools.tasks.loading.modules import build_module, check_outputs
+from kernelwright.tools.tasks.loading.packing import leaves_of
+from kernelwright.tools.tasks.loading.probe import Probe
+from kernelwright.tools.tasks.loading.user_file import Entry
 from kernelwright.tools.tasks.refusals import user_code
-from kernelwright.tools.tasks.user_file import Entry
 from kernelwright.tools.types import (
     Arg,
     Domain,

@@ -15,8 +15,8 @@ from contextlib import nullcontext
 import torch
 
 from kernelwright.tools.tasks.inputs.variations import DISTRIBUTIONS, PROBES, SHORTENED
-from kernelwright.tools.tasks.modules import build_call
-from kernelwright.tools.tasks.user_file import load_module
+from kernelwright.tools.tasks.loading.modules import build_call
+from kernelwright.tools.tasks.loading.user_file import load_module
 from kernelwright.tools.types import Domain, InputSpec, RefusedError, Task
 
 Drawn = torch.Tensor | bool | int | float | str | None

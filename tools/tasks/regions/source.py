@@ -159,7 +159,7 @@ def _call(node: Node, nodes: dict[str, Node], names: dict[str, str]) -> str:
     types = _own_types(node, nodes, names)
     device = ["device=x0.device"] if "x0" in names.values() else []
     if node.op == "constant":
-        from kernelwright.tools.tasks.convert import decoded  # brings torch
+        from kernelwright.tools.tasks.graph.convert import decoded
 
         spec = node.out[0]
         given = [_literal(decoded(node).tolist()), f"dtype=torch.{spec.dtype.value}", *device]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 
-from kernelwright.tools.tasks.convert import constants_of
+from kernelwright.tools.tasks.graph.convert import constants_of
 from kernelwright.tools.types import Arg, DTypeArg, Graph, ListArg, Ref, Scalar
 
 from ..quick_tracing import graph_of

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from kernelwright.tools.codegen.algebra.known_masks import known_mask
 from kernelwright.tools.codegen.algebra.rewrites import REWRITES, rewritten
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import constants_of, simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import constants_of, simplify, to_graph
 from kernelwright.tools.types import Graph, Node, Scalar
 
 Run = Callable[[Graph, Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]

@@ -22,8 +22,8 @@ from kernelwright.tools.codegen.ir import Emitted, Program
 from kernelwright.tools.codegen.ir.rewrites import rewrite
 from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.languages import parse_kernel
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 
 pytestmark = pytest.mark.exhaustive  # every variant is built before any is chosen
 

@@ -20,8 +20,8 @@ from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.library.assemble import assemble
 from kernelwright.tools.codegen.lower import lower
 from kernelwright.tools.languages import parse_kernel
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 
 pytestmark = pytest.mark.exhaustive  # every variant is built before any is chosen
 

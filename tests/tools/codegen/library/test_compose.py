@@ -23,8 +23,7 @@ from kernelwright.tools.languages import (
     parse_kernel,
 )
 from kernelwright.tools.tasks import Reference, draw, trace
-from kernelwright.tools.tasks.outline import outline_of
-from kernelwright.tools.tasks.parts.outline import outline_in_parts
+from kernelwright.tools.tasks.outline import outline_in_parts, outline_of
 from kernelwright.tools.tasks.regions import model_regions, region_source
 from kernelwright.tools.types import Task, TracePolicy
 

@@ -47,9 +47,9 @@ from kernelwright.tools.evaluate.process_setup import resolve_vector_math
 from kernelwright.tools.evaluate.profiling.coverage import LibraryClock
 from kernelwright.tools.evaluate.verify.changing_order import one_order
 from kernelwright.tools.evaluate.wire import frame, receive_blocking
-from kernelwright.tools.tasks.modules import adopt_plain_tensors
+from kernelwright.tools.tasks.loading.modules import adopt_plain_tensors
+from kernelwright.tools.tasks.loading.user_file import load_module, seed_everything
 from kernelwright.tools.tasks.refusals import why_not_built
-from kernelwright.tools.tasks.user_file import load_module, seed_everything
 from kernelwright.tools.types import RefusedError
 
 How = Literal["not_a_tensor", "wrong_shape"]

@@ -19,7 +19,7 @@ from kernelwright.tools.evaluate.verify.reference_runtime import Draw, Reference
 from kernelwright.tools.evaluate.verify.roundings import Altered
 from kernelwright.tools.evaluate.verify.truth import Argument
 from kernelwright.tools.tasks import Reference, draw
-from kernelwright.tools.tasks.probe import ShrunkenFactories
+from kernelwright.tools.tasks.loading.probe import ShrunkenFactories
 from kernelwright.tools.types import RefusedError, Task, TensorSpec
 
 # A smaller version has at least this many rows, so that statistics over a batch exist.

@@ -12,8 +12,8 @@ from torch import nn
 from kernelwright.tools.codegen.cuda.contractions.windows import Direction, Windows, windows_of
 from kernelwright.tools.codegen.ir.contraction import Contraction, contraction_of
 from kernelwright.tools.codegen.lower import Lowering, lower
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 
 
 class Convolved(nn.Module):

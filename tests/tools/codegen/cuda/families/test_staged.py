@@ -11,8 +11,8 @@ from torch import nn
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
 from kernelwright.tools.codegen.lower import lower
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 
 
 @pytest.mark.parametrize(

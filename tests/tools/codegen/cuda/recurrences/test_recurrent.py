@@ -35,8 +35,8 @@ from kernelwright.tools.languages import (
     parse_kernel,
     with_settings,
 )
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 from kernelwright.tools.types import Setting
 
 H200 = hardware_profile("H200")

@@ -19,8 +19,8 @@ from kernelwright.tools.codegen.ir import Emitted, Loop, Program
 from kernelwright.tools.codegen.lower import Lowering, lower
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values
-from kernelwright.tools.tasks.aten_graph import trace_graph
-from kernelwright.tools.tasks.convert import simplify, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.convert import simplify, to_graph
 from kernelwright.tools.types import Setting
 
 

@@ -31,17 +31,17 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from kernelwright.tools.tasks.audit.doubts import Ran, watched
-from kernelwright.tools.tasks.inputs.packing import leaves_of
-from kernelwright.tools.tasks.modules import (
+from kernelwright.tools.tasks.loading.modules import (
     build_call,
     build_inputs,
     build_module,
     check_inputs,
     check_outputs,
 )
+from kernelwright.tools.tasks.loading.packing import leaves_of
+from kernelwright.tools.tasks.loading.user_file import Entry
+from kernelwright.tools.tasks.loading.watch import Described, agreed, described
 from kernelwright.tools.tasks.refusals import user_code, user_line
-from kernelwright.tools.tasks.user_file import Entry
-from kernelwright.tools.tasks.watch import Described, agreed, described
 from kernelwright.tools.types import ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.packing import CallPacking
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from kernelwright.tools.tasks.inputs.packing import call_packing
+from kernelwright.tools.tasks.loading.packing import call_packing
 from kernelwright.tools.tasks.sources.carried import (
     STATE,
     bytes_as_they_are,

@@ -1,4 +1,4 @@
-"""What torch.export does for whoever runs or debugs its programs, left out of a trace.
+"""What torch does beside a forward's operators, left out of a trace.
 
 A trace takes nothing but a graph from an exported program. Meanwhile torch writes each of its
 eighteen graph modules down as Python and compiles that, notes for every operator where the user's
@@ -6,7 +6,12 @@ file called it, checks the inputs that it has just exported for, and makes count
 numbers that only a compiled program has. None of that is in the graph, and it is a quarter of what
 a trace takes. A graph module that is run or printed after all is compiled then.
 
-Not covered: threads that trace at the same time, which torch does not bear either.
+`torch.distributions` looks at the values of what it is given and raises where they are none that a
+distribution can have; nothing that looks at values can be traced. Kernels compute what the forward
+does with arguments that pass.
+
+Not covered: threads that trace at the same time, which torch does not bear either, and
+`validate_args=True` that a forward says itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +20,7 @@ from contextlib import contextmanager
 import torch
 from torch import fx
 from torch._decomp.decompositions_for_rng import PhiloxState
+from torch.distributions import Distribution
 from torch.export import ExportedProgram
 from torch.fx.graph import _PyTreeCodeGen
 
@@ -79,3 +85,33 @@ def _module_without_guards(program: ExportedProgram, check_guards: bool = True) 
 def _reset_counters(state: PhiloxState) -> None:
     state.seed = state.base_offset = _NO_STATE
     state.relative_offset, state.offset_advanced_at_least_once = 0, False
+
+
+UNCHECKED = (
+    "Kernels do not check the arguments of torch.distributions, where the module raises an error "
+    "for those that are out of range."
+)
+
+
+class Checks:
+    """What stands for False where `torch.distributions` asks whether to check."""
+
+    asked = False
+
+    def __bool__(self) -> bool:
+        """False, and it is remembered that somebody asked."""
+        self.asked = True
+        return False
+
+
+@contextmanager
+def unchecked_distributions() -> Iterator[Checks]:
+    """Distributions check nothing while inside; the checks that were left out are noted."""
+    usual: object = Distribution._validate_args
+    checks = usual if isinstance(usual, Checks) else Checks()
+    if usual is True:
+        Distribution._validate_args = checks  # type: ignore[assignment]
+    try:
+        yield checks
+    finally:
+        Distribution._validate_args = usual  # type: ignore[assignment]

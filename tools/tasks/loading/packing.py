@@ -1,7 +1,8 @@
 """Takes nested arguments and results apart into flat tensors, and has a module called with these.
 
-Known are tuples, lists, dictionaries with words as keys, named tuples and dataclasses, such as the
-outputs of transformers; anything else is refused by its name. Only called inside workers.
+Flat tensors are called by the names that the forward has for its arguments. Known are tuples,
+lists, dictionaries with words as keys, named tuples and dataclasses, such as the outputs of
+transformers; anything else is refused by its name. Only called inside workers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import builtins
 import dataclasses
 import functools
 import importlib
+import inspect
 import keyword
 import math
 import re
@@ -179,10 +181,34 @@ def called_flat(module: nn.Module, call: CallPacking | None, own: str) -> nn.Mod
     return module
 
 
+class FunctionModule(nn.Module):
+    """A plain function as a module, so that everything after sees one kind of reference."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: object, **named: object) -> object:
+        """The function itself."""
+        return self.function(*args, **named)  # type: ignore[operator]
+
+
+def argument_names(module: nn.Module, count: int) -> list[str]:
+    """One distinct identifier for each of `count` positional arguments, in order."""
+    is_function = isinstance(module, FunctionModule) and "forward" not in vars(module)
+    target = module.function if is_function else module.forward
+    try:
+        parameters = list(inspect.signature(target).parameters.values())  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional][:count]
+    rest = [f"input_{position}" for position in range(len(names), count)]
+    return [f"{name}_" if keyword.iskeyword(name) else name for name in [*names, *rest]]
+
+
 def flat_names(module: nn.Module, call: CallPacking) -> list[str]:
     """One distinct identifier for each flat input, after the arguments that it is part of."""
-    from kernelwright.tools.tasks.modules import argument_names
-
     tops = [*argument_names(module, len(call.positional)), *call.keywords]
     said = [
         name

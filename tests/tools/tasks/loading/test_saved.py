@@ -9,10 +9,10 @@ import torch
 
 from kernelwright.tools.tasks import trace, tracing
 from kernelwright.tools.tasks.inputs.draws import draw
+from kernelwright.tools.tasks.loading.saved import load_state
 from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.tasks.sources import Found, carried, find
 from kernelwright.tools.tasks.sources.carried import content_of, with_state_kept
-from kernelwright.tools.tasks.sources.saved import load_state
 from kernelwright.tools.types import ProjectFile, Refusal, RefusedError, Task, TracePolicy
 
 FILE = """

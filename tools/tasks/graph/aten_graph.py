@@ -36,19 +36,18 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from kernelwright.tools.tasks.composites import registered_composites, remembered_composites
-from kernelwright.tools.tasks.lean_export import only_graphs
-from kernelwright.tools.tasks.modules import (
+from kernelwright.tools.tasks.graph.composites import registered_composites, remembered_composites
+from kernelwright.tools.tasks.graph.lean_export import only_graphs, unchecked_distributions
+from kernelwright.tools.tasks.graph.traced import (
     Structure,
     Traced,
-    argument_names,
     buffer_made,
     input_changed,
     output_tensor,
     structure_of,
 )
+from kernelwright.tools.tasks.loading.packing import argument_names
 from kernelwright.tools.tasks.refusals import message, user_line
-from kernelwright.tools.tasks.unchecked import unchecked_distributions
 from kernelwright.tools.types import RefusedError, refuse
 from kernelwright.tools.types.graph import words
 

@@ -7,7 +7,7 @@ import torch
 from torch.distributions import Distribution, Normal
 
 from kernelwright.tools.tasks import Reference, draw
-from kernelwright.tools.tasks.unchecked import WORDS, unchecked_distributions
+from kernelwright.tools.tasks.graph.lean_export import UNCHECKED, unchecked_distributions
 from kernelwright.tools.types import Task
 
 PRIOR = """
@@ -28,11 +28,11 @@ def test_a_forward_with_distributions_is_traced_whole(
 ) -> None:
     task = model(PRIOR, "[torch.randn(8, 16)]")
     assert not task.parts
-    assert WORDS in task.warnings
+    assert UNCHECKED in task.warnings
     args = draw(task, "task", 1, "cpu")
     (got,), _ = run_graph(task.graph, args, {})
     torch.testing.assert_close(got, Reference.build(task, "cpu").forward(args)[0])
-    assert WORDS not in model("def forward(self, x): return x * 2", "[torch.randn(4)]").warnings
+    assert UNCHECKED not in model("def forward(self, x): return x * 2", "[torch.randn(4)]").warnings
 
 
 def test_they_check_again_afterwards() -> None:

@@ -8,32 +8,30 @@ Only called inside workers.
 Inputs can be named on the command line: `4096x4096:float32`, `32x128:int64<1000`, `scalar:bool`,
 `0.5`. A tensor is its shape, a colon and a type; integers need a bound, as nobody can guess the
 size of an embedding table. Anything that is no such text is a plain Python scalar.
-
-Here too are the names of the forward's arguments, the value that both ways of tracing end in, and
-what neither of them accepts.
 """
 
 from __future__ import annotations
 
 import inspect
-import keyword
 import re
-from collections import namedtuple
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Literal, cast
+from typing import cast
 
 import torch
-from torch import fx, nn
+from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils import _pytree as pytree
 
-from kernelwright.tools.tasks.inputs.packing import call_packing, called_flat, leaves_of
+from kernelwright.tools.tasks.loading.packing import (
+    FunctionModule,
+    call_packing,
+    called_flat,
+    leaves_of,
+)
+from kernelwright.tools.tasks.loading.saved import drawn_like, load_state
+from kernelwright.tools.tasks.loading.user_file import Entry, seed_everything
+from kernelwright.tools.tasks.loading.watch import copied
 from kernelwright.tools.tasks.refusals import user_code
-from kernelwright.tools.tasks.sources.saved import drawn_like, load_state
-from kernelwright.tools.tasks.user_file import Entry, seed_everything
-from kernelwright.tools.tasks.watch import copied
 from kernelwright.tools.types import DType, ProjectFile, RefusedError, refuse
 from kernelwright.tools.types.graph import REAL
 from kernelwright.tools.types.packing import CallPacking
@@ -105,18 +103,6 @@ def _scalar(words: str) -> bool | int | float | str | None:
         except ValueError:
             continue
     return words
-
-
-class FunctionModule(nn.Module):
-    """A plain function as a module, so that everything after sees one kind of reference."""
-
-    def __init__(self, function: object) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: object, **named: object) -> object:
-        """The function itself."""
-        return self.function(*args, **named)  # type: ignore[operator]
 
 
 def build_module(
@@ -266,84 +252,6 @@ def adopt_plain_tensors(module: nn.Module) -> nn.Module:
             value = vars(part).pop(name)
             part.register_buffer(name, value.detach(), persistent=False)
     return module
-
-
-def argument_names(module: nn.Module, count: int) -> list[str]:
-    """One distinct identifier for each of `count` positional arguments, in order."""
-    is_function = isinstance(module, FunctionModule) and "forward" not in vars(module)
-    target = module.function if is_function else module.forward
-    try:
-        parameters = list(inspect.signature(target).parameters.values())  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        parameters = []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in positional][:count]
-    rest = [f"input_{position}" for position in range(len(names), count)]
-    return [f"{name}_" if keyword.iskeyword(name) else name for name in [*names, *rest]]
-
-
-Structure = Literal["tensor", "tuple", "list"]
-
-
-@dataclass(frozen=True)
-class Traced:
-    """A functional graph and what its placeholders and results stand for.
-
-    `inputs` has the placeholder of every tensor argument in order; `weights` maps placeholders
-    to state-dict names, `constants` maps placeholders or attributes to baked-in values.
-    """
-
-    graph: fx.Graph
-    inputs: tuple[str, ...]
-    weights: dict[str, str]
-    outputs: list[fx.Node]
-    structure: Structure
-    constants: dict[str, torch.Tensor] = field(default_factory=dict)
-    mutations: dict[str, fx.Node] = field(default_factory=dict)
-
-
-def output_tensor(position: int, node: object) -> fx.Node:
-    """The node of a returned tensor; RefusedError when what is returned is no tensor."""
-    if isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor):
-        return node
-    raise refuse(f"The forward must return tensors, but output {position + 1} is none.")
-
-
-def input_changed(name: str) -> RefusedError:
-    """The refusal for a forward that writes into its argument."""
-    return refuse(
-        f"The forward changes its input {name!r} in place, which a replacement must not do; "
-        "copy the input first."
-    )
-
-
-def buffer_made(name: str) -> RefusedError:
-    """The refusal for a forward that registers a buffer when it is first called."""
-    return refuse(
-        f"The forward registers its buffer {name!r} when it is first called, so that the module "
-        "has other weights afterwards; register it in __init__, or call the model once in a "
-        "function that --build names."
-    )
-
-
-def structure_of(spec: pytree.TreeSpec) -> Structure:
-    """How the outputs are packed; RefusedError for dicts and classes."""
-    for part in _parts(spec):
-        named = part.type is namedtuple or (
-            isinstance(part.type, type) and issubclass(part.type, tuple)
-        )
-        if part.type not in (None, list) and not named:
-            kind = getattr(part.type, "__name__", str(part.type))
-            raise refuse(
-                f"The forward returns a {kind}; only tensors, tuples and lists are supported."
-            )
-    if spec.type is None:
-        return "tensor"
-    return "list" if spec.type is list else "tuple"
-
-
-def _parts(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
-    return [spec, *(p for child in spec.children() for p in _parts(child))]
 
 
 def check_inputs(inputs: Sequence[object]) -> None:

@@ -5,9 +5,9 @@ from torch import nn
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch.export import exported_program
 
-from kernelwright.tools.tasks import composites
-from kernelwright.tools.tasks.aten_graph import decompositions, trace_graph, trace_outline
-from kernelwright.tools.tasks.composites import remembered_composites
+from kernelwright.tools.tasks.graph import composites
+from kernelwright.tools.tasks.graph.aten_graph import decompositions, trace_graph, trace_outline
+from kernelwright.tools.tasks.graph.composites import remembered_composites
 
 
 class Mixed(nn.Module):

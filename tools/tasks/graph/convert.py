@@ -23,9 +23,10 @@ from typing import cast
 import torch
 from torch import fx
 
-from kernelwright.tools.tasks.laid_out import SPELT
-from kernelwright.tools.tasks.modules import INSIDE, Traced
-from kernelwright.tools.tasks.random_draws import draws_random_node, is_draw, name_draw
+from kernelwright.tools.tasks.graph.laid_out import SPELT
+from kernelwright.tools.tasks.graph.random_draws import draws_random_node, is_draw, name_draw
+from kernelwright.tools.tasks.graph.traced import Traced
+from kernelwright.tools.tasks.loading.modules import INSIDE
 from kernelwright.tools.types import (
     Arg,
     DType,

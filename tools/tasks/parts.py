@@ -23,16 +23,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx, nn
 
-from kernelwright.tools.tasks.aten_graph import trace_outline
-from kernelwright.tools.tasks.convert import (
-    names_of,
-    simplify,
-    tensor_spec,
-    to_graph,
-)
-from kernelwright.tools.tasks.inputs.packing import leaves_of
-from kernelwright.tools.tasks.modules import Traced, check_outputs
-from kernelwright.tools.tasks.random_draws import random_operators
+from kernelwright.tools.tasks.graph.aten_graph import trace_outline
+from kernelwright.tools.tasks.graph.convert import names_of, simplify, tensor_spec, to_graph
+from kernelwright.tools.tasks.graph.random_draws import random_operators
+from kernelwright.tools.tasks.graph.traced import Traced
+from kernelwright.tools.tasks.loading.modules import check_outputs
+from kernelwright.tools.tasks.loading.packing import leaves_of
 from kernelwright.tools.tasks.refusals import user_line
 from kernelwright.tools.types import (
     Graph,

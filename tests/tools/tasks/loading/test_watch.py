@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernelwright.tools.tasks.watch import Watch, agreed, copied, described, difference
+from kernelwright.tools.tasks.loading.watch import Watch, agreed, copied, described, difference
 
 
 class Part(nn.Module):
