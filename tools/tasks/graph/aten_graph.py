@@ -292,7 +292,11 @@ def _read(
 
 
 def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMode | None) -> Traced:
-    """The forward of `module` on `inputs` as a graph; RefusedError when neither way works."""
+    """The forward of `module` on `inputs` as a graph; RefusedError when neither way works.
+
+    One that makes distributions is to be traced inside `unchecked_distributions`, which tells the
+    caller whether checks were left out.
+    """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
@@ -336,7 +340,7 @@ def trace_outline(
     Raises:
         RefusedError: the forward cannot be exported.
     """
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), unchecked_distributions():
         warnings.simplefilter("ignore")
         default = _default_table(*registered_composites())
         table = {op: rule for op, rule in default.items() if _name(op) not in whole}
@@ -360,7 +364,7 @@ def _name(op: OpOverload) -> str:
 
 def _exported(module: nn.Module, inputs: Sequence[object], table: Table | None = None) -> Traced:
     known = {name for name, _ in module.named_buffers()}
-    with only_graphs(), shapes_without_unrolling(), unchecked_distributions():
+    with only_graphs(), shapes_without_unrolling():
         program = torch.export.export(module, tuple(inputs), strict=False)
     if made := sorted(name for name, _ in module.named_buffers() if name not in known):
         raise buffer_made(made[0])

@@ -108,7 +108,7 @@ class Checks:
 def unchecked_distributions() -> Iterator[Checks]:
     """Distributions check nothing while inside; the checks that were left out are noted."""
     usual: object = Distribution._validate_args
-    checks = usual if isinstance(usual, Checks) else Checks()
+    checks = Checks()
     if usual is True:
         Distribution._validate_args = checks  # type: ignore[assignment]
     try:

@@ -8,7 +8,9 @@ from torch.distributions import Distribution, Normal
 
 from kernelwright.tools.tasks import Reference, draw
 from kernelwright.tools.tasks.graph.lean_export import UNCHECKED, unchecked_distributions
+from kernelwright.tools.tasks.outline import outline_of
 from kernelwright.tools.types import Task
+from kernelwright.tools.types.graph import base
 
 PRIOR = """
 def forward(self, x):
@@ -35,9 +37,17 @@ def test_a_forward_with_distributions_is_traced_whole(
     assert UNCHECKED not in model("def forward(self, x): return x * 2", "[torch.randn(4)]").warnings
 
 
+def test_an_outline_has_what_a_distribution_computes(model: Callable[..., Task]) -> None:
+    task = model(PRIOR, "[torch.randn(8, 16)]")
+    arguments = draw(task, "task", 1, "cpu")
+    outline = outline_of(Reference.build(task, "cpu"), task, arguments, set())
+    assert {base(node.op) for node in outline.graph.nodes} >= {"exp", "log"}
+    assert Distribution._validate_args is True
+
+
 def test_they_check_again_afterwards() -> None:
-    with unchecked_distributions() as checks, unchecked_distributions() as inner:
-        assert not inner.asked
+    with unchecked_distributions() as checks:
+        assert not checks.asked
         Normal(0.0, -1.0)
     assert checks.asked
     assert Distribution._validate_args is True
