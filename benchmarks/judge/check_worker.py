@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "codegen")]
+CODEGEN = ROOT / "benchmarks" / "codegen"
+sys.path[:0] = [str(ROOT), str(CODEGEN), str(CODEGEN / "surfaces")]
 
 from random_modules import Drawn, module
 from surface_space import choices

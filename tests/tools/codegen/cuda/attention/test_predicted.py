@@ -24,7 +24,7 @@ OFF, AHEAD = 1.15, 1.1
 
 @dataclass(frozen=True)
 class Shape:
-    """As in `benchmarks/codegen/attention.py`."""
+    """As in `benchmarks/codegen/kernels/attention.py`."""
 
     batch: int
     heads: int

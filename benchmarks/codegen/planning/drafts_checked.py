@@ -1,6 +1,6 @@
 """Whether first drafts of random modules are written, compiled and right.
 
-    python benchmarks/codegen/drafts_checked.py FOLDER --kind images --seed 1 --seconds 240
+    python benchmarks/codegen/planning/drafts_checked.py FOLDER --kind images --seed 1 --seconds 240
         [--gradients] [--drafts 2]
 
 Draws compositions of a few operators (`images`, `sequences`, or `blocks` in the manner of
@@ -27,8 +27,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "judge"))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), *(str(ROOT / "benchmarks" / part) for part in ("codegen", "judge"))]
 
 import torch
 from module_candidates import Draft, first_drafts

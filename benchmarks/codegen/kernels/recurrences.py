@@ -1,6 +1,6 @@
 """Recurrent layers on a device: persistent kernels beside the library, each checked in float64.
 
-    python benchmarks/codegen/recurrences.py [--layouts 3] [--match gru,lstm] [--seconds 50]
+    python benchmarks/codegen/kernels/recurrences.py [--layouts 3] [--match gru,lstm] [--seconds 50]
         [--out recurrences.jsonl]
 
 For every stack a line of the library's own time, called and replayed as a graph, then one for each
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 import torch

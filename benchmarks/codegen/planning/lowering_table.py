@@ -3,10 +3,11 @@
 Each file stands in the form that the roofline predicts fastest, named where it is not the module's
 own.
 
-    python benchmarks/codegen/lowering_table.py FOLDER [FOLDER...]
+    python benchmarks/codegen/planning/lowering_table.py FOLDER [FOLDER...]
         --out rows.jsonl [--hardware h200]
-    python benchmarks/codegen/lowering_table.py --table rows.jsonl [--before older.jsonl]
-    python benchmarks/codegen/lowering_table.py FOLDER [FOLDER...] --products [--match 1_*,17_*]
+    python benchmarks/codegen/planning/lowering_table.py --table rows.jsonl [--before older.jsonl]
+    python benchmarks/codegen/planning/lowering_table.py FOLDER [FOLDER...] --products
+        [--match 1_*,17_*]
 
 Files are traced on fake tensors and lowered; nothing is compiled, run or timed, so every time in
 it is the roofline's. It runs the files in this process: use it on files that are trusted.
@@ -34,7 +35,7 @@ from fnmatch import fnmatch
 from math import prod
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 from kernelwright.profiles.load import Hardware, hardware_profile

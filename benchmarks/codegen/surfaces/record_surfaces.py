@@ -1,10 +1,12 @@
 """Measures the settings spaces of many loops as a whole, to judge search policies on them later.
 
-    python benchmarks/codegen/record_surfaces.py OUT --seconds 560
-    python benchmarks/codegen/record_surfaces.py OUT --seconds 560 --resume
-    python benchmarks/codegen/record_surfaces.py OUT --seconds 200 --resume --again 120
-    python benchmarks/codegen/record_surfaces.py OUT --seconds 60 --only gelu softmax --points 40
-    python benchmarks/codegen/record_surfaces.py OUT --seconds 120 --compile-only --points 3
+    python benchmarks/codegen/surfaces/record_surfaces.py OUT --seconds 560
+    python benchmarks/codegen/surfaces/record_surfaces.py OUT --seconds 560 --resume
+    python benchmarks/codegen/surfaces/record_surfaces.py OUT --seconds 200 --resume --again 120
+    python benchmarks/codegen/surfaces/record_surfaces.py OUT --seconds 60
+        --only gelu softmax --points 40
+    python benchmarks/codegen/surfaces/record_surfaces.py OUT --seconds 120
+        --compile-only --points 3
     kernelwright ablate --recorded OUT
 
 Every loop of `surface_modules.py` is traced, lowered and planned as a search does it; of its ways
@@ -34,8 +36,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "codegen")]
 
 from surface_modules import MODULES
 from surface_space import MOST_POINTS, Planned, planned

@@ -7,8 +7,9 @@ of the operators written out competes too, and in float32 torch.compile of the c
 playbook makes of it without a kernel for attention: two products around a softmax. One JSON line a
 measurement, written as it is made; `error_ratio` is the error over that of PyTorch's own call.
 
-    python benchmarks/codegen/attention.py attention.jsonl --seconds 85
-    python benchmarks/codegen/attention.py attention_single.jsonl --seconds 60 --kind float32
+    python benchmarks/codegen/kernels/attention.py attention.jsonl --seconds 85
+    python benchmarks/codegen/kernels/attention.py attention_single.jsonl --seconds 60
+        --kind float32
 
 What is not covered: backward passes, and clocks (read those beside it).
 """
@@ -26,8 +27,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "codegen")]
 
 import torch
 import torch.nn.functional as F

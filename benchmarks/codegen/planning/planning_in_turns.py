@@ -1,7 +1,7 @@
 """What two checkouts take to plan large models, in turns: CPU seconds before a first candidate.
 
-    python benchmarks/codegen/planning_in_turns.py OLD NEW PROJECT zoo.mobilenet:make_model,...
-        [--hardware h200] [--turns 3] [--output planning.jsonl]
+    python benchmarks/codegen/planning/planning_in_turns.py OLD NEW PROJECT
+        zoo.mobilenet:make_model,... [--hardware h200] [--turns 3] [--output planning.jsonl]
 
 OLD and NEW are checkouts, PROJECT a project that builds the models, in the size wanted
 (`zoo/settings.json` of a copy of `benchmarks/suites/real_models/src`). Each turn is a process of
@@ -25,7 +25,8 @@ _HEAD = ("model", *STEPS, "without the trace", "of before")
 
 def seconds(checkout: Path, asked: argparse.Namespace, builds: str) -> dict[str, float]:
     """CPU seconds of every step until the first candidate is written, in a process of its own."""
-    script = checkout / "benchmarks" / "codegen" / "large_model_seconds.py"
+    # An older checkout has it one folder higher.
+    script = next((checkout / "benchmarks" / "codegen").rglob("large_model_seconds.py"))
     command = [sys.executable, str(script), str(asked.project.absolute()), builds]
     done = subprocess.run(
         [*command, "--hardware", asked.hardware, "--ideas", "1"],

@@ -1,6 +1,6 @@
 """What a large model costs before its first candidate runs: reading, planning, writing, NVRTC.
 
-    python benchmarks/codegen/large_model_seconds.py PROJECT zoo.gpt:make_model
+    python benchmarks/codegen/planning/large_model_seconds.py PROJECT zoo.gpt:make_model
         [--hardware h200] [--ideas 4] [--compile]
 
 Needs no GPU: files are traced on fake tensors and NVRTC compiles for the device's architecture. One
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 from kernelwright.agents.coder.coder import CoderRequest, PlaybookCoder

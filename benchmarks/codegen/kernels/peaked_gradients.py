@@ -1,6 +1,6 @@
 """How long float32 products by parts take on a cross entropy's gradients, and how exact they are.
 
-    python benchmarks/codegen/peaked_gradients.py gradients.jsonl [--tokens 8192]
+    python benchmarks/codegen/kernels/peaked_gradients.py gradients.jsonl [--tokens 8192]
         [--vocabulary 50257] [--width 768] [--ideas 3] [--hardware h200]
 
 The gradient of a language model's logits is a row of probabilities with one number near minus one:
@@ -19,9 +19,8 @@ from pathlib import Path
 
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "codegen")]
 
 from module_candidates import first_drafts
 from strategies.bench import MODEL_AHEAD_CYCLES, Bench

@@ -1,7 +1,7 @@
 """Norms behind products on a device: statistics taken by the product, and by kernels of their own.
 
-    python benchmarks/codegen/norm_statistics.py OUT.jsonl [--seconds 420] [--match conv,linear]
-        [--plan-only]
+    python benchmarks/codegen/kernels/norm_statistics.py OUT.jsonl [--seconds 420]
+        [--match conv,linear] [--plan-only]
 
 For every module one line for eager PyTorch and one for torch.compile (its default mode), then one
 for each form under its first setting and a wider strip: as the module wrote it (the library's
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 import torch

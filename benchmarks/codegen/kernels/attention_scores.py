@@ -5,8 +5,9 @@ the same, the playbook's first candidate of every other form (two products aroun
 and ours in one kernel under its first settings and a few others. A flushed L2, the host ahead;
 every result is held against float64 on one batch. One JSON line a measurement.
 
-    python benchmarks/codegen/attention_scores.py attention_scores.jsonl --seconds 200
-    python benchmarks/codegen/attention_scores.py scores_single.jsonl --kind float32 --seconds 150
+    python benchmarks/codegen/kernels/attention_scores.py attention_scores.jsonl --seconds 200
+    python benchmarks/codegen/kernels/attention_scores.py scores_single.jsonl --kind float32
+        --seconds 150
 
 What is not covered: backward passes, and clocks (read those beside it).
 """
@@ -22,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks" / "codegen")]
 
 import torch
 from strategies.bench import Bench

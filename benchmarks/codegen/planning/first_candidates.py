@@ -1,6 +1,6 @@
 """What a search would try first on a folder of modules: forms, strategies and predicted times.
 
-    python benchmarks/codegen/first_candidates.py FOLDER [FOLDER...] [--hardware h200]
+    python benchmarks/codegen/planning/first_candidates.py FOLDER [FOLDER...] [--hardware h200]
         [--search quick]
         [--match 1_*,17_*] [--out table.md]
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 from kernelwright.agents.planner.planner import PlannerInput
