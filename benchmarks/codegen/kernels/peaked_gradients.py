@@ -5,11 +5,12 @@
 
 The gradient of a language model's logits is a row of probabilities with one number near minus one:
 most are far below the row's largest, so that two 16-bit parts say less of them, and sums that they
-could decide are summed again from the factors (`tools/codegen/cuda/contractions/split.py`). How
-many those are depends on the values, and the time on how many. Both products of such a gradient are
-timed, for the hidden states (G W) and for the weights (G^T X), with logits of several widths, with
-normal values, and with nothing but NaN, beside PyTorch's own float32. `error` is the root of the
-mean square of what is off, as a part of that of the truth in float64; -1 where that is no number.
+could decide are summed again from the factors (`tools/codegen/cuda/contractions/float32/split.py`).
+How many those are depends on the values, and the time on how many. Both products of such a gradient
+are timed, for the hidden states (G W) and for the weights (G^T X), with logits of several widths,
+with normal values, and with nothing but NaN, beside PyTorch's own float32. `error` is the root of
+the mean square of what is off, as a part of that of the truth in float64; -1 where that is no
+number.
 """
 
 import argparse

@@ -12,31 +12,31 @@ from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.attention.split import SPLIT_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.attention.warpgroups import WGMMA_ATTENTION_FAMILY
 from kernelwright.tools.codegen.cuda.attention.warps import MMA_ATTENTION_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.convolutions.convolution import CONVOLUTION_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     Settings,
     is_tiled,
 )
+from kernelwright.tools.codegen.cuda.contractions.float32.split import SPLIT_MMA_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed import STREAMED_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed_both import STREAMED_BOTH_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.float32.wgmma import SPLIT_WGMMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mapped.family import MAP_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.streamed_both import STREAMED_BOTH_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY
-from kernelwright.tools.codegen.cuda.families.columns import COLUMN_FAMILY
-from kernelwright.tools.codegen.cuda.families.partly import PARTLY_FAMILY
 from kernelwright.tools.codegen.cuda.families.pointwise import POINTWISE_FAMILY
-from kernelwright.tools.codegen.cuda.families.ring import RING_FAMILY
-from kernelwright.tools.codegen.cuda.families.rows import ROW_FAMILY, SERIAL_FAMILY
-from kernelwright.tools.codegen.cuda.families.rows_turned import TURNED_ROW_FAMILY
-from kernelwright.tools.codegen.cuda.families.scans import SCAN_FAMILY
-from kernelwright.tools.codegen.cuda.families.split import SPLIT_FAMILY
-from kernelwright.tools.codegen.cuda.families.staged import LINE_FAMILY
-from kernelwright.tools.codegen.cuda.families.strips import STRIP_FAMILY
-from kernelwright.tools.codegen.cuda.families.transposed import TRANSPOSED_FAMILY
-from kernelwright.tools.codegen.cuda.families.waves import WAVE_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.columns import COLUMN_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.partly import PARTLY_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.ring import RING_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.rows import ROW_FAMILY, SERIAL_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.scans import SCAN_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.split import SPLIT_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.waves import WAVE_FAMILY
+from kernelwright.tools.codegen.cuda.families.tiles.rows_turned import TURNED_ROW_FAMILY
+from kernelwright.tools.codegen.cuda.families.tiles.staged import LINE_FAMILY
+from kernelwright.tools.codegen.cuda.families.tiles.strips import STRIP_FAMILY
+from kernelwright.tools.codegen.cuda.families.tiles.transposed import TRANSPOSED_FAMILY
 from kernelwright.tools.codegen.cuda.families.windows.window_sums import WINDOW_SUM_FAMILY, fills
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.recurrences.family import RECURRENT_FAMILY

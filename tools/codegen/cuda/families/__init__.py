@@ -1,1 +1,1 @@
-"""Families of CUDA kernels, one a file or two, or a folder; `cuda.emitter` has the registry."""
+"""Families of CUDA kernels for loops, one a file or two; `cuda.emitter` has the registry."""

@@ -1,8 +1,8 @@
 """The strategy for loops that reduce nothing: every element on its own."""
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import access_bytes, element_family
-from kernelwright.tools.codegen.cuda.families.strips import one_by_one
-from kernelwright.tools.codegen.cuda.families.transposed import across_of
+from kernelwright.tools.codegen.cuda.families.tiles.strips import one_by_one
+from kernelwright.tools.codegen.cuda.families.tiles.transposed import across_of
 from kernelwright.tools.codegen.cuda.printing.case import Case, first
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,

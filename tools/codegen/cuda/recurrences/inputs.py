@@ -11,13 +11,13 @@ from functools import lru_cache
 
 from kernelwright.profiles.load import Hardware
 from kernelwright.tools.codegen.cuda.contractions.family import ContractionFamily
+from kernelwright.tools.codegen.cuda.contractions.float32.split import SPLIT_MMA_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed import STREAMED_FAMILY
+from kernelwright.tools.codegen.cuda.contractions.float32.wgmma import SPLIT_WGMMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mapped.family import MAP_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.mma_tiles import MMA_FAMILY
 from kernelwright.tools.codegen.cuda.contractions.simt import SIMT_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED_FAMILY
-from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA_FAMILY
-from kernelwright.tools.codegen.cuda.families.rows import ROW_FAMILY, SERIAL_FAMILY
+from kernelwright.tools.codegen.cuda.families.reductions.rows import ROW_FAMILY, SERIAL_FAMILY
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Access, Axis, Loop, ReduceKind, Stmt, Store, Stride
 from kernelwright.tools.codegen.ir.contraction import PRODUCT

@@ -1,5 +1,5 @@
 """Statistics that products take of their results: parts that tiles leave, and what joins them.
 
-`tiles` says how parts lie and prints the kernel that joins them; `blocks` and `windows` are what
-kernels for products and for convolutions take.
+`tiles` says how parts lie and prints the kernel that joins them; `blocks` is what kernels for
+products take (those for convolutions: `convolutions.statistics`).
 """

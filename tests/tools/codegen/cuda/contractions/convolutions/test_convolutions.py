@@ -13,12 +13,12 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
-from kernelwright.tools.codegen.cuda.contractions import window_ways
-from kernelwright.tools.codegen.cuda.contractions.convolution import (
+from kernelwright.tools.codegen.cuda.contractions.convolutions import window_ways
+from kernelwright.tools.codegen.cuda.contractions.convolutions.convolution import (
     CONVOLUTION,
     SPLIT_CONVOLUTION,
 )
-from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed import STREAMED
 from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate, parse_kernel
 from kernelwright.tools.languages import with_settings as with_values

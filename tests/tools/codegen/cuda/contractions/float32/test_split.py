@@ -11,10 +11,10 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA
-from kernelwright.tools.codegen.cuda.contractions.streamed import STREAMED, STREAMED_SPLITS
-from kernelwright.tools.codegen.cuda.contractions.streamed_both import STREAMED_BOTH
-from kernelwright.tools.codegen.cuda.contractions.wgmma import SPLIT_WGMMA
+from kernelwright.tools.codegen.cuda.contractions.float32.split import SPLIT_MMA
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed import STREAMED, STREAMED_SPLITS
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed_both import STREAMED_BOTH
+from kernelwright.tools.codegen.cuda.contractions.float32.wgmma import SPLIT_WGMMA
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 
 M, N, K = 72, 80, 144

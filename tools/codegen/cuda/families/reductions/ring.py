@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, gcd, prod
 
+from kernelwright.tools.codegen.cuda.families.reductions.row_tunables import kept_bytes, offsets
+from kernelwright.tools.codegen.cuda.families.reductions.waves import reduces_then_writes
 from kernelwright.tools.codegen.cuda.families.row_shapes import row_family
-from kernelwright.tools.codegen.cuda.families.row_tunables import kept_bytes, offsets
-from kernelwright.tools.codegen.cuda.families.waves import reduces_then_writes
 from kernelwright.tools.codegen.cuda.printing.case import REGISTERS, Case, first
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
 
-from kernelwright.tools.codegen.cuda.families import strips
 from kernelwright.tools.codegen.cuda.families.row_shapes import element_family, under_way
-from kernelwright.tools.codegen.cuda.families.strip_code import StripCode, WindowCode
+from kernelwright.tools.codegen.cuda.families.tiles import strips
+from kernelwright.tools.codegen.cuda.families.tiles.strip_code import StripCode, WindowCode
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,

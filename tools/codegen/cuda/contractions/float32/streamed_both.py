@@ -29,14 +29,14 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     ContractionFamily,
     contraction_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.split import (
+from kernelwright.tools.codegen.cuda.contractions.float32.split import (
     LONGEST,
     is_preparable,
     leaving,
     takes,
     with_packing,
 )
-from kernelwright.tools.codegen.cuda.contractions.streamed import runs_along_depth
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed import runs_along_depth
 from kernelwright.tools.codegen.cuda.contractions.tiles import shape_of, tiles_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (

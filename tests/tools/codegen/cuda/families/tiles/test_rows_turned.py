@@ -12,7 +12,7 @@ import pytest
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates import valid_settings
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families.rows_turned import NAMES, TurnedRowsCode, emit
+from kernelwright.tools.codegen.cuda.families.tiles.rows_turned import NAMES, TurnedRowsCode, emit
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.languages import parse_kernel
 

@@ -31,7 +31,7 @@ from kernelwright.tools.codegen.cuda.contractions.fitted_costs import (
     ROUGH_FILLED_MS,
     block_ms,
 )
-from kernelwright.tools.codegen.cuda.contractions.split import (
+from kernelwright.tools.codegen.cuda.contractions.float32.split import (
     LONGEST,
     Packed,
     leaving,

@@ -11,6 +11,14 @@ a search has measured something of their kind.
 
 from __future__ import annotations
 
+from kernelwright.tools.codegen.cuda.families.reductions.row_tunables import (
+    offsets,
+    shared_text,
+    streaming_clusters,
+    tunables_of,
+    vectors_of_rows,
+)
+from kernelwright.tools.codegen.cuda.families.reductions.scans import stands_alone
 from kernelwright.tools.codegen.cuda.families.row_shapes import (
     BLOCK_REGISTERS,
     BLOCK_SHARED,
@@ -27,14 +35,6 @@ from kernelwright.tools.codegen.cuda.families.row_shapes import (
     row_family,
     under_way,
 )
-from kernelwright.tools.codegen.cuda.families.row_tunables import (
-    offsets,
-    shared_text,
-    streaming_clusters,
-    tunables_of,
-    vectors_of_rows,
-)
-from kernelwright.tools.codegen.cuda.families.scans import stands_alone
 from kernelwright.tools.codegen.cuda.families.window_walks import Held
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (

@@ -18,15 +18,15 @@ from functools import cached_property
 from math import gcd, prod
 
 from kernelwright.tools.candidates.arithmetic import Expression
+from kernelwright.tools.codegen.cuda.families.reductions.row_tunables import offsets
 from kernelwright.tools.codegen.cuda.families.row_shapes import (
     SECTOR_BYTES,
     WARP_TURNED,
     row_family,
 )
-from kernelwright.tools.codegen.cuda.families.row_tunables import offsets
-from kernelwright.tools.codegen.cuda.families.strip_code import StoreCode
-from kernelwright.tools.codegen.cuda.families.transposed import part, window
-from kernelwright.tools.codegen.cuda.families.turned_tiles import (
+from kernelwright.tools.codegen.cuda.families.tiles.strip_code import StoreCode
+from kernelwright.tools.codegen.cuda.families.tiles.transposed import part, window
+from kernelwright.tools.codegen.cuda.families.tiles.turned_tiles import (
     in_windows,
     store_hints,
     tiles,

@@ -10,8 +10,8 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.contractions.split import SPLIT_MMA
-from kernelwright.tools.codegen.cuda.contractions.streamed_both import STREAMED_BOTH
+from kernelwright.tools.codegen.cuda.contractions.float32.split import SPLIT_MMA
+from kernelwright.tools.codegen.cuda.contractions.float32.streamed_both import STREAMED_BOTH
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 
 SIDE, DEPTH = 24, 1100

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log2
 
-from kernelwright.tools.codegen.cuda.families.row_shapes import narrowed, row_family
-from kernelwright.tools.codegen.cuda.families.row_tunables import (
+from kernelwright.tools.codegen.cuda.families.reductions.row_tunables import (
     kept_bytes,
     offsets,
     streaming_clusters,
 )
+from kernelwright.tools.codegen.cuda.families.row_shapes import narrowed, row_family
 from kernelwright.tools.codegen.cuda.printing.case import KIB, REGISTERS, Case, first
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import element_family
-from kernelwright.tools.codegen.cuda.families.strip_code import INDEX, StripCode
+from kernelwright.tools.codegen.cuda.families.tiles.strip_code import INDEX, StripCode
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,

@@ -8,8 +8,8 @@ run at once take a share each, so that none is left for a last wave that fills a
 they are large, as what each leaves has to be joined.
 """
 
+from kernelwright.tools.codegen.cuda.families.reductions.row_tunables import offsets
 from kernelwright.tools.codegen.cuda.families.row_shapes import column_family
-from kernelwright.tools.codegen.cuda.families.row_tunables import offsets
 from kernelwright.tools.codegen.cuda.families.window_walks import Held
 from kernelwright.tools.codegen.cuda.printing.case import LANE_WORDS, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (

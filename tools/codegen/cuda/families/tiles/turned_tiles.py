@@ -15,7 +15,7 @@ from functools import cached_property
 from math import gcd, prod
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import SECTOR_BYTES
-from kernelwright.tools.codegen.cuda.families.strip_code import StoreCode, StripCode
+from kernelwright.tools.codegen.cuda.families.tiles.strip_code import StoreCode, StripCode
 from kernelwright.tools.codegen.cuda.printing.expressions import c_type
 from kernelwright.tools.codegen.cuda.printing.nest import AxisPlace, Nest
 from kernelwright.tools.codegen.cuda.printing.stencil import Edges, Stencil, Window

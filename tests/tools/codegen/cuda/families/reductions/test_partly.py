@@ -8,7 +8,7 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families.partly import Partly
+from kernelwright.tools.codegen.cuda.families.reductions.partly import Partly
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.ir import Strategy
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate

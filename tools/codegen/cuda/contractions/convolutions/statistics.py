@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kernelwright.tools.codegen.cuda.contractions.convolutions.window_ways import choices, side_of
 from kernelwright.tools.codegen.cuda.contractions.statistics.tiles import CountedTiles, counted_side
-from kernelwright.tools.codegen.cuda.contractions.window_ways import choices, side_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import Tunables
 from kernelwright.tools.codegen.ir.contraction import Contraction

@@ -10,8 +10,11 @@ import torch
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.candidates import complete_settings
-from kernelwright.tools.codegen.cuda.contractions import convolution
-from kernelwright.tools.codegen.cuda.contractions.convolution import CONVOLUTION, SPLIT_CONVOLUTION
+from kernelwright.tools.codegen.cuda.contractions.convolutions import convolution
+from kernelwright.tools.codegen.cuda.contractions.convolutions.convolution import (
+    CONVOLUTION,
+    SPLIT_CONVOLUTION,
+)
 from kernelwright.tools.codegen.ir.contraction import Contraction, Statistics
 from kernelwright.tools.codegen.ir.loops import ReduceKind
 from kernelwright.tools.codegen.library.kernel_library import PlaybookRepertoire, repertoire_for

@@ -18,7 +18,7 @@ from kernelwright.tools.codegen.cuda.contractions.family import (
     contraction_arguments,
 )
 from kernelwright.tools.codegen.cuda.contractions.fitted_costs import leaving_ms
-from kernelwright.tools.codegen.cuda.contractions.split import (
+from kernelwright.tools.codegen.cuda.contractions.float32.split import (
     SCHEME,
     leaving,
     packed,

@@ -12,8 +12,14 @@ import pytest
 
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families.transposed import NAMES, across_of, part, runs, window
-from kernelwright.tools.codegen.cuda.families.turned_tiles import TurnedCode
+from kernelwright.tools.codegen.cuda.families.tiles.transposed import (
+    NAMES,
+    across_of,
+    part,
+    runs,
+    window,
+)
+from kernelwright.tools.codegen.cuda.families.tiles.turned_tiles import TurnedCode
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.languages import Built, compile_candidate, new_candidate
 from kernelwright.tools.languages.cuda.inspection import disassemble

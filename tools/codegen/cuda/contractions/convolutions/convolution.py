@@ -26,34 +26,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
-from kernelwright.tools.codegen.cuda.contractions.family import (
-    FEWEST,
-    ContractionFamily,
-    contraction_arguments,
-)
-from kernelwright.tools.codegen.cuda.contractions.folds import (
-    folded_values,
-    folding_of,
-    folds_in_turns,
-)
-from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
-from kernelwright.tools.codegen.cuda.contractions.split import (
-    LONGEST,
-    PREPARED_WORDS,
-    is_preparable,
-)
-from kernelwright.tools.codegen.cuda.contractions.statistics.windows import (
+from kernelwright.tools.codegen.cuda.contractions.convolutions.statistics import (
     CHUNK,
     counted_windows,
     counting_values,
 )
-from kernelwright.tools.codegen.cuda.contractions.window_code import (
+from kernelwright.tools.codegen.cuda.contractions.convolutions.window_code import (
     WindowCode,
     columns_beside,
     stored_at,
 )
-from kernelwright.tools.codegen.cuda.contractions.window_plan import (
+from kernelwright.tools.codegen.cuda.contractions.convolutions.window_plan import (
     ONCE,
     PREPARE,
     other_allocations,
@@ -63,7 +46,7 @@ from kernelwright.tools.codegen.cuda.contractions.window_plan import (
     window_allocations,
     window_arguments,
 )
-from kernelwright.tools.codegen.cuda.contractions.window_ways import (
+from kernelwright.tools.codegen.cuda.contractions.convolutions.window_ways import (
     MOST_SUMS,
     PROMOTED,
     SPANS,
@@ -81,6 +64,23 @@ from kernelwright.tools.codegen.cuda.contractions.window_ways import (
     side_of,
     tiled,
 )
+from kernelwright.tools.codegen.cuda.contractions.epilogue import ElementPrinter
+from kernelwright.tools.codegen.cuda.contractions.family import (
+    FEWEST,
+    ContractionFamily,
+    contraction_arguments,
+)
+from kernelwright.tools.codegen.cuda.contractions.float32.split import (
+    LONGEST,
+    PREPARED_WORDS,
+    is_preparable,
+)
+from kernelwright.tools.codegen.cuda.contractions.folds import (
+    folded_values,
+    folding_of,
+    folds_in_turns,
+)
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import INCLUDE, half_type
 from kernelwright.tools.codegen.cuda.contractions.windows import windows_of
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (

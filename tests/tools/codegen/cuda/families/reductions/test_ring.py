@@ -12,7 +12,7 @@ import pytest
 
 from kernelwright.profiles.load import Hardware, hardware_profile
 from kernelwright.tools.codegen.cuda import CudaEmitter
-from kernelwright.tools.codegen.cuda.families.ring import Ring
+from kernelwright.tools.codegen.cuda.families.reductions.ring import Ring
 from kernelwright.tools.codegen.cuda.printing.case import Case
 
 Kept = Callable[..., list[Any]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kernelwright.tools.codegen.cuda.contractions.mma_tiles import half_type
-from kernelwright.tools.codegen.cuda.contractions.window_code import BUNDLE, WindowCode
-from kernelwright.tools.codegen.cuda.contractions.window_ways import (
+from kernelwright.tools.codegen.cuda.contractions.convolutions.window_code import BUNDLE, WindowCode
+from kernelwright.tools.codegen.cuda.contractions.convolutions.window_ways import (
     ALIGNMENT_BYTES,
     TILE_BYTES,
     Layout,
 )
+from kernelwright.tools.codegen.cuda.contractions.mma_tiles import half_type
 from kernelwright.tools.codegen.cuda.printing.case import Case
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Argument,

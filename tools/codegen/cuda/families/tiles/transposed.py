@@ -13,7 +13,11 @@ from __future__ import annotations
 from math import prod
 
 from kernelwright.tools.codegen.cuda.families.row_shapes import SECTOR_BYTES, element_family
-from kernelwright.tools.codegen.cuda.families.turned_tiles import TurnedCode, store_hints, tiles
+from kernelwright.tools.codegen.cuda.families.tiles.turned_tiles import (
+    TurnedCode,
+    store_hints,
+    tiles,
+)
 from kernelwright.tools.codegen.cuda.printing.case import KIB, Case, first, powers
 from kernelwright.tools.codegen.cuda.printing.expressions import (
     Launch,

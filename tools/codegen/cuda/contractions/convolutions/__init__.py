@@ -1,0 +1,1 @@
+"""Convolutions as products over packed rows, which `contractions.windows` describes."""

@@ -1,0 +1,1 @@
+"""Loops that are computed by tiles: reads turned to stores, and neighbours that share reads."""
