@@ -58,6 +58,43 @@ def test_a_sum_that_cancels_is_excused_and_one_without_a_part_is_not(
     assert (ratio <= BOUND) is right, (ratio, wrong)
 
 
+class Best(nn.Module):
+    """The best of scores, added up from either end; may be off in one row."""
+
+    def __init__(self, counts: dict[str, int], *, turned: bool, off: int) -> None:
+        super().__init__()
+        self.counts, self.turned, self.off = counts, turned, off
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.counts["kernel"] += 1
+        x, y = (x.flip(1), y.flip(0)) if self.turned else (x, y)
+        best = (x @ y).argmax(1)
+        best[3] = best[3] ^ self.off
+        return best
+
+
+@pytest.mark.parametrize(("off", "right"), [(0, True), (2, False)])
+def test_the_largest_of_values_that_tie_may_lie_elsewhere(
+    off: int, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"verify_roundings": roundings, "verify_widened": widened, "watch": watch}
+    monkeypatch.setattr(exported_verify, "load_module", files.__getitem__)
+    counts = {"kernel": 0}
+    pair: Any = SimpleNamespace(
+        draws=None, as_turned=False, exported=SimpleNamespace(COUNTS=counts),
+        reference=Best(counts, turned=False, off=0), module=Best(counts, turned=True, off=off),
+    )  # fmt: skip
+    torch.manual_seed(3)
+    x, y = torch.randn(512, 96), torch.randn(96, 64)
+    y[:, 1::2] = y[:, ::2] * (1 + 3e-8 * torch.randn(96, 32))  # every best has its twin
+    ratio, wrong = worst_ratio(pair, [x, y])
+    assert (ratio <= BOUND) is right, (ratio, wrong)
+    if right:
+        assert not torch.equal(pair.module(x, y), pair.reference(x, y))
+    else:
+        assert wrong == "1 of 512 integers differ"
+
+
 def test_norms_are_broken_down_for_whoever_has_no_table_of_their_own() -> None:
     seen = []
 

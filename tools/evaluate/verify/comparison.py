@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.evaluate.rules import Defence
-from kernelwright.tools.evaluate.verify.bits import same_bits, tied
+from kernelwright.tools.evaluate.verify.bits import same_bits
 from kernelwright.tools.evaluate.verify.errors import (
     TOLD_APART,
     Distance,
@@ -20,6 +20,7 @@ from kernelwright.tools.evaluate.verify.errors import (
     wrong_elements,
 )
 from kernelwright.tools.evaluate.verify.memory import unwritten
+from kernelwright.tools.evaluate.verify.positions import as_good, searched
 from kernelwright.tools.evaluate.verify.precision import AS_TURNED
 from kernelwright.tools.evaluate.verify.reasons import RejectedError, not_written, wrong_values
 from kernelwright.tools.evaluate.verify.reference_runtime import (
@@ -204,12 +205,23 @@ class ResultComparator:
         own: Tensor,
         truth: Tensor,
     ) -> None:
-        own, truth = own.to(got.device), truth.to(got.device)
-        if bool(((got == own) | (got == truth)).all()):
-            return
-        graph, live = self._runtime.task.graph, self._runtime.reference.weights()
-        if not tied(graph, number, got, own, tensors(arguments), live):
-            self._reject(where, got, own, truth, None, 0.0)
+        """Integers and truth values: as PyTorch has them, or the truth, or another position."""
+        wrong = wrong_elements(got, own, truth, None, 0.0, self._runtime.chunk_elements)
+        found = searched(self._runtime.task.graph, number) if bool(wrong.any()) else None
+        if found is not None:
+            wrong &= ~as_good(
+                self._runtime.task.graph,
+                found,
+                got,
+                truth,
+                tensors(arguments),
+                self._runtime.reference.weights(),
+                bound=self._runtime.rules.error_bound,
+                chunk_elements=self._runtime.chunk_elements,
+                rounding=self._runtime.rounding,
+            )
+        if bool(wrong.any()):
+            self._reject(where, got, own, truth, None, 0.0, wrong)
 
     def _buffer(
         self,
@@ -245,11 +257,13 @@ class ResultComparator:
         truth: Tensor,
         found: Distance | None,
         bound: float,
+        wrong: Tensor | None = None,
     ) -> None:
         missing = unwritten(got)
         if missing:
             raise RejectedError(Verdict.NOT_WRITTEN, not_written(where, got, missing))
-        wrong = wrong_elements(got, own, truth, found, bound, self._runtime.chunk_elements)
+        if wrong is None:
+            wrong = wrong_elements(got, own, truth, found, bound, self._runtime.chunk_elements)
         words = wrong_values(where, got, truth, wrong, found, bound)
         if found is not None and bound < self._runtime.rules.error_bound:
             words += "; more is not allowed, as an answer without work comes near to that"

@@ -294,9 +294,12 @@ def wrong_elements(
     bound: float,
     chunk_elements: int,
 ) -> Tensor:
-    """Mask of the elements that are further from the truth than the bound allows."""
+    """Mask of the elements that are further from the truth than the bound allows.
+
+    Where there is no distance, of integers, those that are neither PyTorch's nor the truth's.
+    """
     if found is None:
-        return got != own.to(got.device)
+        return (got != own.to(got.device)) & (got != truth.to(got.device))
     allowed = bound * max(found.own_worst, found.rounding)
     mask = torch.empty(got.numel(), dtype=torch.bool, device=got.device)
     flat = (got.reshape(-1), own.reshape(-1), truth.reshape(-1))

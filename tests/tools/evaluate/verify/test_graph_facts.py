@@ -1,10 +1,9 @@
-"""What a task's graph tells the judge: ties, memory foreseen, floors, null answers, labels."""
+"""What a task's graph tells the judge: memory foreseen, floors, null answers, labels."""
 
 import pytest
 import torch
 
 from kernelwright.tools.evaluate.finalists import reads_partly
-from kernelwright.tools.evaluate.verify.bits import evaluate, tied
 from kernelwright.tools.evaluate.verify.errors import passing_nulls
 from kernelwright.tools.evaluate.verify.memory import peak_double_bytes
 from kernelwright.tools.evaluate.verify.precision import candidate_precision
@@ -35,32 +34,6 @@ def task(of: Graph) -> Task:
 
 
 ARGMAX = graph(node("i", "aten.argmax.default", "x", 1, out=POSITIONS), output="i")
-
-COMPUTED = graph(
-    node("y", "aten.mul.Tensor", "x", 0.1),
-    node("i", "aten.argmax.default", "y", 1, out=POSITIONS),
-    output="i",
-)
-
-
-@pytest.mark.parametrize("of", [ARGMAX, COMPUTED], ids=["of-an-input", "of-a-computation"])
-def test_another_position_is_right_only_where_the_values_tie(of: Graph) -> None:
-    x = torch.zeros(4, 6)
-    x[:, 2] = x[:, 5] = 3.0
-    first, last = torch.full((4,), 2), torch.full((4,), 5)
-    assert tied(of, 0, last, first, [x], {})
-    assert not tied(of, 0, torch.full((4,), 1), first, [x], {})
-    assert not tied(of, 0, torch.full((4,), 99), first, [x], {})
-
-
-def test_integers_that_are_no_positions_have_no_ties() -> None:
-    plain = graph(node("i", "aten.sum.default", "x", out=POSITIONS), output="i")
-    assert not tied(plain, 0, torch.ones(4), torch.zeros(4), [torch.ones(4, 6)], {})
-
-
-def test_a_graph_without_its_constants_is_not_worked_out() -> None:
-    unknown = graph(node("y", "aten.add.Tensor", "x", "c"), output="y")
-    assert evaluate(unknown, "y", [torch.ones(4, 6)], {}) is None
 
 
 def test_memory_is_foreseen_from_what_is_alive_at_once() -> None:

@@ -213,7 +213,7 @@ HALVED_PLAN = """
 def forward(x):
     count = x.numel()
     y = empty_like(x)
-    launch("halved", grid=cdiv(count, 256), block=256, args=(x, y, count))
+    launch("halved", grid=ceil_div(count, 256), block=256, args=(x, y, count))
     return aten.upsample_bilinear2d_backward(y, [256, 256], [4, 16, 32, 32], False)
 """
 
