@@ -92,7 +92,7 @@ def modes_to_try(
             None where there is no time for it, or it cannot be compiled.
         bandwidth_gb_s: the device's.
     """
-    operators = library_calls(candidate.plan)
+    operators = len(library_calls(candidate.plan))
     steps = _steps(candidate, evaluation)
     median_ms = evaluation.median_ms
     if median_ms is None or steps < _FEWEST_STEPS or candidate.mode != "eager":
@@ -112,7 +112,7 @@ def modes_to_try(
 def _steps(candidate: Candidate, evaluation: Evaluation) -> int:
     """What the host issues for one call: launches, and operators of the library's."""
     launches = sum(shape.launches for shape in evaluation.launches)
-    return library_calls(candidate.plan) + launches
+    return len(library_calls(candidate.plan)) + launches
 
 
 def _copied_bytes(task: Task) -> int:

@@ -52,8 +52,8 @@ def forward(x):
 
 
 def test_operators_of_the_forward_are_counted_and_no_launches() -> None:
-    assert library_calls(BARE) == 0
-    assert library_calls(AMONG) == 3
+    assert not library_calls(BARE)
+    assert len(library_calls(AMONG)) == 3
 
 
 def seen(toy: ModuleType, launches: int, ms: float) -> Evaluation:

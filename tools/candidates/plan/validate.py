@@ -87,12 +87,13 @@ def parse_plan(text: str) -> ast.Module:
     return tree
 
 
-def library_calls(text: str) -> int:
-    """How many operators of the library's a valid plan's forward calls; those of a loop once."""
+def library_calls(text: str) -> tuple[str, ...]:
+    """Which of the library's operators a valid plan's forward calls; those of a loop once."""
     functions = (item for item in ast.parse(text).body if isinstance(item, ast.FunctionDef))
     forward = (item for item in functions if item.name == "forward")
     nodes = (node for item in forward for node in ast.walk(item))
-    return sum(isinstance(node, ast.Call) and bool(operator_path(node.func)) for node in nodes)
+    paths = (operator_path(node.func) for node in nodes if isinstance(node, ast.Call))
+    return tuple(path[0] for path in paths if path)
 
 
 class _Validator:

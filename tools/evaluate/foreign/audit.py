@@ -160,7 +160,7 @@ class ForeignTrials(Trials):
         super().__init__(runtime, seat.memory, runner, lambda _: None)
         self._guest = runner
 
-    def _in_one_order(self) -> AbstractContextManager[Sequence[str]]:
+    def _in_one_order(self) -> AbstractContextManager[None]:
         """In the guest's process, whose library it is."""
         return self._guest.in_one_order()
 

@@ -243,11 +243,11 @@ class GuestRunner:
             raise rejected(error, "it was called") from error
 
     @contextmanager
-    def in_one_order(self) -> Iterator[Sequence[str]]:
+    def in_one_order(self) -> Iterator[None]:
         """The library in the guest adds up in one order; a guest is not believed what has none."""
         self._one_order = True
         try:
-            yield ()
+            yield
         finally:
             self._one_order = False
 

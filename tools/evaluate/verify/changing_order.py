@@ -2,13 +2,12 @@
 
 On a GPU threads add up in whatever order they come: in some convolutions, at indices, and in the
 gradients of what resizes, pads and pools. Most of it has a second algorithm that adds up in one
-order, which PyTorch takes when it is told to be deterministic. A part has none; PyTorch then warns
-and names it.
+order, which PyTorch takes when it is told to be deterministic. A part has none, which is known by
+name: PyTorch's own warning does not reach Python where an operator is called by `torch.ops`.
 """
 
-import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -41,7 +40,6 @@ _WITHOUT_ORDER = words(
     upsample_linear1d_backward upsample_trilinear3d_backward
     """
 )
-_NAMED = re.compile(r"(\w+) does not have a deterministic implementation")
 
 
 def order_may_change(task: Task, device: str) -> bool:
@@ -52,26 +50,22 @@ def order_may_change(task: Task, device: str) -> bool:
     return bool(convolved(task)) or not called.isdisjoint(_RESTLESS | _WITHOUT_ORDER)
 
 
-def has_no_order(task: Task) -> bool:
-    """Whether the module itself calls what may have no algorithm that repeats itself."""
-    return any(base(node.op) in _WITHOUT_ORDER for node in task.graph.nodes)
+def without_order(task: Task) -> frozenset[str]:
+    """What the module itself calls that may have no algorithm that repeats itself."""
+    return frozenset(base(node.op) for node in task.graph.nodes) & _WITHOUT_ORDER
 
 
-def no_order_words(names: Sequence[str]) -> str:
+def no_order_words(names: Iterable[str]) -> str:
     """What is not proven of a candidate that called these, and differed from itself."""
     return (
-        f"the same bits twice: the library's {', '.join(names)} has no deterministic algorithm; a "
-        "race beside it would show in wrong results alone"
+        f"the same bits twice: the library's {', '.join(sorted(names))} has no deterministic "
+        "algorithm; a race beside it would show in wrong results alone"
     )
 
 
 @contextmanager
-def one_order() -> Iterator[Sequence[str]]:
-    """The library adds up in one order inside; what cannot is not refused, but named in the end.
-
-    Gives a list, empty until then, of PyTorch's names for what was called and has no such order.
-    """
-    named: list[str] = []
+def one_order() -> Iterator[None]:
+    """The library adds up in one order inside; what cannot is called all the same."""
     usual = torch.backends.cudnn.deterministic
     asked = torch.are_deterministic_algorithms_enabled()
     only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -79,14 +73,12 @@ def one_order() -> Iterator[Sequence[str]]:
     torch.backends.cudnn.deterministic = True
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        with warnings.catch_warnings(record=True, action="always") as said:
-            yield named
+        with warnings.catch_warnings(action="ignore"):  # calls by `torch.ops` warn on stderr
+            yield
     finally:
         torch.use_deterministic_algorithms(asked, warn_only=only_warned)
         torch.backends.cudnn.deterministic = usual
         _fills_memory(filled)
-    found = [_NAMED.match(str(warning.message)) for warning in said]
-    named += dict.fromkeys(match[1] for match in found if match)
 
 
 def _fills_memory(wanted: bool) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.tools.candidates import DeviceError, LaunchRefused
+from kernelwright.tools.candidates.plan import library_calls
 from kernelwright.tools.candidates.run import PlanRunner, device_lost
 from kernelwright.tools.evaluate.finalists import impossible
 from kernelwright.tools.evaluate.findings import PREPARED
@@ -113,7 +114,9 @@ class Proof:
         memory = GuardedMemory(runtime.device, runtime.rules.guard_bytes, poisoned=poisoned)
         self._steps.begin("load")
         runner = self._in_its_mode(plan_runner(runtime, request.candidate, request.built, memory))
-        trials = Trials(runtime, memory, runner, self._steps.candidate_runs, keeps=True)
+        calls = library_calls(request.candidate.plan)
+        announce = self._steps.candidate_runs
+        trials = Trials(runtime, memory, runner, announce, keeps=True, calls=calls)
         trials.prepare()
         for number, draw in enumerate(self._draws()):
             self._steps.begin(f"verify {draw.distribution}")

@@ -13,9 +13,9 @@ from kernelwright.tools.evaluate.process_setup import no_new_processes
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.changing_order import (
     ORDER_CHANGED,
-    has_no_order,
     one_order,
     order_may_change,
+    without_order,
 )
 from kernelwright.tools.evaluate.verify.comparison import ResultComparator
 from kernelwright.tools.evaluate.verify.measured_precision import probed, resolve
@@ -92,7 +92,7 @@ def _var(y: Tensor) -> Tensor:
     return y.var((0, 2, 3), True)
 
 
-Judge = Callable[[Convolution], tuple[ResultComparator, Trials, ReferenceRuntime]]
+Judge = Callable[..., tuple[ResultComparator, Trials, ReferenceRuntime]]
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +108,12 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
 def judge(task: Task, cpu: Hardware) -> Judge:
     """Runs a candidate through two draws, the second under other weights."""
 
-    def run(runner: Convolution) -> tuple[ResultComparator, Trials, ReferenceRuntime]:
+    def run(
+        runner: Convolution, calls: Sequence[str] = ()
+    ) -> tuple[ResultComparator, Trials, ReferenceRuntime]:
         runtime = ReferenceRuntime(task, cpu, Rules(), 3, no_new_processes)
-        trials = Trials(runtime, GuardedMemory("cpu", runtime.rules.guard_bytes), runner, print)
+        memory = GuardedMemory("cpu", runtime.rules.guard_bytes)
+        trials = Trials(runtime, memory, runner, print, calls=calls)
         comparator = ResultComparator(runtime)
         for number in (0, 1):
             trials.run(
@@ -273,11 +276,11 @@ def test_one_order_is_asked_of_all_operators_and_nothing_is_left_of_it():
         )
 
     before = asked()
-    with one_order() as without:
+    with one_order():
         assert asked() == (True, True, False)
-        values, places = torch.ones(1, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64)
-        torch.nn.functional.max_unpool1d(values, places, 2)
-    assert without == ["max_unpooling2d_forward_out"]
+        values, places = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1, dtype=torch.int64)
+        torch.ops.aten.max_unpool2d(values, places, [2, 2])
+        torch.nn.functional.max_unpool2d(values, places, 2)
     assert asked() == before
 
 
@@ -308,30 +311,31 @@ def test_a_race_beside_the_library_is_still_one(judge: Judge, monkeypatch: pytes
     assert found.value.verdict is Verdict.NONDETERMINISTIC
 
 
-class Unpooling(Convolution):
-    """Differs from itself, whatever is asked of the library, and calls what has no other way."""
-
-    def __call__(
-        self, arguments: Sequence[object], weights: Mapping[str, Tensor], /
-    ) -> tuple[Tensor, ...]:
-        (y,) = super().__call__(arguments, weights)
-        largest, at = torch.nn.functional.max_pool2d(y[:1, :1, :10, :10], 2, return_indices=True)
-        again = torch.nn.functional.max_unpool2d(largest, at, 2)
-        return (y + 0.0 * again.sum() + 1e-7 * self.calls,)
-
-
 def test_what_has_no_order_at_all_excuses_only_where_the_module_calls_it_too(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ):
-    trials = "kernelwright.tools.evaluate.verify.trials"
+    class Restless(Convolution):
+        """Differs from itself, whatever is asked of the library."""
+
+        def __call__(
+            self, arguments: Sequence[object], weights: Mapping[str, Tensor], /
+        ) -> tuple[Tensor, ...]:
+            (y,) = super().__call__(arguments, weights)
+            return (y + 1e-7 * self.calls,)
+
+    trials, name = "kernelwright.tools.evaluate.verify.trials", "upsample_bilinear2d_backward"
     monkeypatch.setattr(f"{trials}.order_may_change", lambda task, device: True)
-    with pytest.raises(RejectedError) as found:
-        judge(Unpooling(0))
-    assert found.value.verdict is Verdict.NONDETERMINISTIC
-    monkeypatch.setattr(f"{trials}.has_no_order", lambda task: True)
-    _, judged, _ = judge(Unpooling(0))
+    monkeypatch.setattr(f"{trials}.without_order", lambda task: frozenset({name}))
+    _, judged, _ = judge(Restless(0), ("convolution", name))
     (words,) = judged.skipped
-    assert "the library's max_unpooling2d_forward_out has no deterministic algorithm" in words
+    assert f"the library's {name} has no deterministic algorithm" in words
+    with pytest.raises(RejectedError) as found:
+        judge(Restless(0), ("convolution",))
+    assert found.value.verdict is Verdict.NONDETERMINISTIC
+    monkeypatch.setattr(f"{trials}.without_order", lambda task: frozenset())
+    with pytest.raises(RejectedError) as found:
+        judge(Restless(0), ("convolution", name))
+    assert found.value.verdict is Verdict.NONDETERMINISTIC
 
 
 @pytest.mark.parametrize(
@@ -355,5 +359,6 @@ def get_inputs():
 """
     task = trace(source, "resized.py", TracePolicy())
     assert isinstance(task, Task), task
-    assert (order_may_change(task, "cuda"), has_no_order(task)) == (may, may)
+    assert order_may_change(task, "cuda") is may
+    assert without_order(task) == ({"upsample_bilinear2d_backward"} if may else set())
     assert not order_may_change(task, "cpu")
