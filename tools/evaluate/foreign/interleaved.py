@@ -10,12 +10,19 @@ before the word go, in the baseline's guest (foreign code must not be asked what
 taken off both.
 
 Some rounds do not count: their values are of another distribution, so that code which is careful
-for the first calls only, while it is verified, is found out.
+for the first calls only, while it is verified, is found out. Their answers are taken without
+PyTorch, see `Go`.
+
+On a CPU a guest stands still from the end of a round until its next one begins, with everything
+that it started: nothing works ahead on values that lie there already, nor keeps the processors from
+the other one. A moment before the word go it is let go on, to be back where it waits; what it does
+then is in its books (`worked_ahead`).
 """
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -46,6 +53,7 @@ _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they
 # thread takes longer to spin its few milliseconds; after so long it has, whatever the load.
 _RESTS, _REST_S, _STILL_MS, _RESTED_S = 8, 0.02, 0.1, 0.3
 _LEAST_SHARE = 0.1
+_BACK_S = 0.001  # for a guest that goes on to be back where it waits
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
 
@@ -130,6 +138,7 @@ class Stand:
         self._looks = [tuple(map(Look, outputs)) for outputs in self.outputs]
         self._chance = Chance(runtime.device)
         self._done_at_s = 0.0
+        self._still = False
 
     @property
     def since_done_s(self) -> float:
@@ -145,6 +154,29 @@ class Stand:
         )
         self.seat.link.ask(order, limit_s)
 
+    def pause(self) -> None:
+        """Let the guest stand still."""
+        if not self._still:
+            self._still = True
+            self.seat.link.pause()
+
+    def resume(self) -> None:
+        """Let it go on, and be back where it waits.
+
+        Raises:
+            RejectedError: it did not stand still.
+        """
+        if not self._still:
+            return
+        self._still = False
+        if woke := self.seat.link.resume():
+            raise RejectedError(
+                Verdict.CHEATING,
+                "when nothing was asked of it the guest was to stand still, and some of it went on "
+                f"({', '.join(woke)})",
+            )
+        time.sleep(_BACK_S)
+
     def fill(self, values: Sequence[Sequence[Argument]]) -> None:
         """New values into the same memory, and poison where the answers belong."""
         for placed, given in zip(self.arguments, values, strict=False):
@@ -154,7 +186,13 @@ class Stand:
             output.reshape(-1).view(torch.uint8).fill_(poison_byte(output.dtype))
 
     def go(
-        self, calls: Sequence[Call], way: Way, limit_s: float, *, exact: bool
+        self,
+        calls: Sequence[Call],
+        way: Way,
+        limit_s: float,
+        *,
+        exact: bool,
+        as_bytes: bool = False,
     ) -> tuple[float, Done]:
         """The calls between the judge's two looks at its clock; milliseconds, and the report."""
         places = [self._chance.places(output.numel()) for output in self.outputs[0]]
@@ -165,7 +203,8 @@ class Stand:
         ]
         for look, place in looks:
             look.aim(place)
-        running = self.seat.link.started(Go(calls=tuple(calls), way=way, exact=exact), limit_s)
+        go = Go(calls=tuple(calls), way=way, exact=exact, as_bytes=as_bytes)
+        running = self.seat.link.started(go, limit_s)
         self.settle()
         start = running.wait()
         for look, _ in looks:
@@ -252,10 +291,22 @@ class InterleavedTimer:
         self._harsh = harshest_first(runtime.task, runtime.rules)
         self._surprises = 0
         self._compiled = False
+        # Not on a GPU, where the work is the device's and nobody tried what a pause does to it.
+        self._stills = runtime.device == "cpu" and self._rules.has(Defence.COMPANIONS)
         self.readings = ClockReadings()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Rounds are made inside; after it the candidate's guest goes on."""
+        try:
+            yield
+        finally:
+            self._ours.resume()
 
     def baseline(self) -> float:
         """One round of the baseline: milliseconds a call, the protocol's cost taken off."""
+        if self._stills:
+            self._ours.pause()
         current = self._take("baseline")
         limit_s = self._limit_s if self._compiled else max(self._limit_s, self._rules.baseline_s)
         reading = self._timed(self._theirs, current, "call", limit_s)
@@ -279,22 +330,23 @@ class InterleavedTimer:
         Raises:
             RejectedError: answers are wrong, and those to such values were right at first.
         """
-        if not self._harsh:
-            return
-        name = self._harsh[self._surprises % len(self._harsh)]
+        harsh = self._harsh or ["task"]
+        name = harsh[self._surprises % len(harsh)]
         self._surprises += 1
         seed = fresh_seed(self._seed, "surprise", self._surprises)
         try:
-            self._answered(Round(self._runtime, self._most, seed, name))
+            self._answered(Round(self._runtime, self._most, seed, name), as_bytes=True)
         except RejectedError as found:
+            if found.verdict is Verdict.CHEATING:
+                raise  # what it did says more than that it did so now
             words = f"it answered otherwise while it was timed than while it was verified: {found}"
             raise RejectedError(found.verdict, words) from None
 
-    def _answered(self, current: Round) -> ClockReading:
+    def _answered(self, current: Round, *, as_bytes: bool = False) -> ClockReading:
         """The candidate's answers to a round, verified."""
         before = self._ours.seat.link.books()
         self._idle(before.cpu_ms)
-        reading = self._timed(self._ours, current, "call", self._limit_s)
+        reading = self._timed(self._ours, current, "call", self._limit_s, as_bytes=as_bytes)
         after = self._ours.seat.link.books()
         self._left = (after.cpu_ms, time.monotonic())
         self._afterwards(current)
@@ -309,16 +361,21 @@ class InterleavedTimer:
         self._used.add(who)
         return self._round
 
-    def _timed(self, stand: Stand, current: Round, way: Way, limit_s: float) -> ClockReading:
+    def _timed(
+        self, stand: Stand, current: Round, way: Way, limit_s: float, *, as_bytes: bool = False
+    ) -> ClockReading:
         before_ms = self._rested_ms(stand)
+        if self._stills:
+            stand.pause()
         stand.fill(current.values)
         self._flush()
+        stand.resume()
         ahead_ms = self._used_ms(stand) - before_ms
         if way == "null":
             stand.seat.link.ask(Rehearse(), limit_s)
             before_ms = self._used_ms(stand)
         exact = self._rules.has(Defence.EXACT_RESULT)
-        wall_ms, done = stand.go(current.calls, way, limit_s, exact=exact)
+        wall_ms, done = stand.go(current.calls, way, limit_s, exact=exact, as_bytes=as_bytes)
         return ClockReading(
             calls=current.count,
             wall_ms=wall_ms,

@@ -127,19 +127,8 @@ class Timing:
             limit_s=self._rules.reference_s,
         )
         try:
-            for _ in range(2):  # caches of code, allocators and clocks settle
-                timer.baseline()
-                timer.candidate()
-            timer.readings.clear()
-            pairs = take_pairs(
-                timer.baseline,
-                timer.candidate,
-                device=self._runtime.device,
-                rules=self._rules,
-                seconds=self._rules.certify_s,
-                noise=0.0,
-            )
-            timer.surprise()
+            with timer.alone():
+                pairs = self._pairs(timer)
         except (GuestFailedError, GuestLostError) as error:
             raise rejected(error, f"it was timed beside {name}") from error
         work_ms = self._profiled(ours, most)
@@ -165,6 +154,23 @@ class Timing:
         if words and self._rules.has(Defence.FLOOR) and comparison.ratio > 1.0:
             raise RejectedError(Verdict.BELOW_FLOOR, words)
         return evaluation.model_copy(update=update)
+
+    def _pairs(self, timer: InterleavedTimer) -> Pairs:
+        """Both in turns, once caches of code, allocators and clocks have settled."""
+        for _ in range(2):
+            timer.baseline()
+            timer.candidate()
+        timer.readings.clear()
+        pairs = take_pairs(
+            timer.baseline,
+            timer.candidate,
+            device=self._runtime.device,
+            rules=self._rules,
+            seconds=self._rules.certify_s,
+            noise=0.0,
+        )
+        timer.surprise()
+        return pairs
 
     def _agree(self, timer: InterleavedTimer, clocks: Clocks, work_ms: float | None) -> None:
         words = disagreement(timer.readings, clocks, self._parallel(work_ms), self._rules)

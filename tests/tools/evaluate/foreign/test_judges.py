@@ -1,13 +1,19 @@
 """Who judges foreign code, and who comes next."""
 
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guests
+from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, GuestProcess, Guests
 from kernelwright.tools.evaluate.foreign.host.judges import Judges
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.process_tree import tree
+from kernelwright.tools.evaluate.sandbox.process_tree import stopped, tree
 
 RULES = Rules()
 
@@ -54,3 +60,43 @@ async def test_a_judges_own_threads_take_no_processor_from_a_guest(
 
 def settings(pid: int) -> set[bytes]:
     return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10.0
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return true()
+
+
+def test_whatever_of_a_guest_woke_before_it_was_to_go_on_is_named() -> None:
+    first, second = (subprocess.Popen(["sleep", "100"]) for _ in range(2))
+    inside = [first.pid]
+
+    def all_are_sent(how: signal.Signals) -> None:
+        for pid in inside:
+            os.kill(pid, how)
+
+    guest = object.__new__(GuestProcess)
+    guest._walled = SimpleNamespace(
+        processes=lambda: tuple(inside),
+        pause=lambda: all_are_sent(signal.SIGSTOP),
+        resume=lambda: all_are_sent(signal.SIGCONT),
+    )
+    try:
+        guest.pause()
+        assert soon(lambda: stopped(first.pid))
+        assert guest.resume() == ()
+        assert soon(lambda: not stopped(first.pid))
+        guest.pause()
+        os.kill(first.pid, signal.SIGCONT)  # as a timer of the kernel's would
+        assert soon(lambda: not stopped(first.pid))
+        assert guest.resume() == ("sleep",)
+        guest.pause()
+        assert soon(lambda: stopped(first.pid))
+        inside.append(second.pid)  # and one that was not there before
+        assert guest.resume() == ("sleep",)
+    finally:
+        for started in (first, second):
+            started.kill()
+            started.wait()

@@ -26,11 +26,11 @@ from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 
-from kernelwright.tools.evaluate.foreign.messages import Books, books
+from kernelwright.tools.evaluate.foreign.messages import Books, books, name_of
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.bytecode import WORKER_IMPORTS, worker_environment
 from kernelwright.tools.evaluate.sandbox.ending import Ended, Limits, until_over
-from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes
+from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes, runs, stopped
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.types import Isolation
@@ -55,6 +55,7 @@ class GuestProcess:
         self._how: str = "exited"
         self._amount = 0
         self._limit_s = 0.0
+        self._paused: frozenset[int] = frozenset()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._watch())]
 
     @classmethod
@@ -106,6 +107,25 @@ class GuestProcess:
         """What it used up to now."""
         running = self._walled.processes()
         return books(running, self._walled.held_bytes(running))
+
+    def pause(self) -> tuple[str, ...]:
+        """Let everything that it started stand still."""
+        self._walled.pause()
+        self._paused = frozenset(self._walled.processes())
+        return ()
+
+    def resume(self) -> tuple[str, ...]:
+        """Let it go on; names of those that did not stand still until now.
+
+        A timer of the kernel's can wake a process whom nobody told to go on.
+        """
+        woke = [
+            pid
+            for pid in self._walled.processes()
+            if runs(pid) and (pid not in self._paused or not stopped(pid))
+        ]
+        self._walled.resume()
+        return tuple(map(name_of, woke))
 
     async def stop(self, how: str, limit_s: float) -> Ended:
         """End it if it still runs; how it ended.
