@@ -174,9 +174,9 @@ def runs(pid: int) -> bool:
     return _state(pid) not in "ZX"
 
 
-def stopped(pid: int) -> bool:
-    """Whether a process is there that stands still, until it is told to go on."""
-    return _state(pid) in "Tt"
+def moves(pid: int) -> bool:
+    """Whether a process is there that neither ended nor stands still until it is told to go on."""
+    return _state(pid) not in "TtZX"
 
 
 def _state(pid: int) -> str:

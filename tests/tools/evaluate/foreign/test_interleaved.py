@@ -90,6 +90,19 @@ def test_a_guest_stands_still_while_its_values_are_laid_out_and_the_other_one_wo
     assert said == ["ours pauses", *theirs, *theirs, *ours, "ours resumes"]
 
 
+def test_rounds_that_never_begin_are_made_until_they_tell_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(duelling, "harshest_first", lambda *_: [])
+    said: list[str] = []
+    fight = timer(stand(said, "ours"), stand(said, "theirs"))
+    fight.watch()
+    assert said == ["ours resumes", "theirs fill", "ours fill"] * 5
+    assert fight.readings.ahead_ms == fight.readings.baseline_ahead_ms == [0.0] * 5
+    fight.watch()
+    assert len(said) == 15
+
+
 def test_a_guest_that_does_not_stand_still_cheats(monkeypatch: pytest.MonkeyPatch) -> None:
     made = object.__new__(duelling.Stand)
     link = SimpleNamespace(pause=lambda: None, resume=lambda: ("helper",))

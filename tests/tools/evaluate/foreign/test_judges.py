@@ -1,19 +1,18 @@
 """Who judges foreign code, and who comes next."""
 
+import asyncio
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from kernelwright.tools.evaluate.foreign.host import guest_process
 from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, GuestProcess, Guests
 from kernelwright.tools.evaluate.foreign.host.judges import Judges
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.process_tree import stopped, tree
+from kernelwright.tools.evaluate.sandbox.process_tree import moves, tree
 
 RULES = Rules()
 
@@ -62,15 +61,8 @@ def settings(pid: int) -> set[bytes]:
     return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
 
 
-def soon(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10.0
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return true()
-
-
-def test_whatever_of_a_guest_woke_before_it_was_to_go_on_is_named() -> None:
-    first, second = (subprocess.Popen(["sleep", "100"]) for _ in range(2))
+async def test_whatever_of_a_guest_woke_before_it_was_to_go_on_is_named() -> None:
+    first, second = [await asyncio.create_subprocess_exec("sleep", "100") for _ in range(2)]
     inside = [first.pid]
 
     def all_are_sent(how: signal.Signals) -> None:
@@ -84,19 +76,32 @@ def test_whatever_of_a_guest_woke_before_it_was_to_go_on_is_named() -> None:
         resume=lambda: all_are_sent(signal.SIGCONT),
     )
     try:
-        guest.pause()
-        assert soon(lambda: stopped(first.pid))
+        await guest.pause()
+        assert not moves(first.pid)
         assert guest.resume() == ()
-        assert soon(lambda: not stopped(first.pid))
-        guest.pause()
+        await guest.pause()
         os.kill(first.pid, signal.SIGCONT)  # as a timer of the kernel's would
-        assert soon(lambda: not stopped(first.pid))
+        for _ in range(10_000):
+            if moves(first.pid):
+                break
+            await asyncio.sleep(0.001)
         assert guest.resume() == ("sleep",)
-        guest.pause()
-        assert soon(lambda: stopped(first.pid))
-        inside.append(second.pid)  # and one that was not there before
+        await guest.pause()
+        inside.append(second.pid)  # one that was not there before
         assert guest.resume() == ("sleep",)
     finally:
         for started in (first, second):
             started.kill()
-            started.wait()
+            await started.wait()
+
+
+async def test_who_does_not_hear_in_time_that_it_is_to_stand_still_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guest_process, "_PAUSE_S", 0.0)
+    guest = object.__new__(GuestProcess)
+    guest._walled = SimpleNamespace(
+        processes=lambda: (os.getpid(),), pause=lambda: None, resume=lambda: None
+    )
+    await guest.pause()
+    assert guest.resume() == ()
