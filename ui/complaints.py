@@ -66,7 +66,13 @@ def complaint_of(error: Exception) -> Complaint | None:
 
 
 _FULL, _READ_ONLY = "there is no space left on the disk", "the file system is read-only"
-_OF_FILES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _READ_ONLY}
+_OF_FILES = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EROFS: _READ_ONLY,
+    errno.ENOTDIR: "a file is where a folder should be",
+    errno.EACCES: "a file or folder may not be used by this user",
+}
 _OF_DATABASES = {
     "SQLITE_FULL": _FULL,
     "SQLITE_IOERR": "a database could not be written; is the disk full?",

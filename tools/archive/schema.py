@@ -6,8 +6,10 @@ repeats, left as they were: what was measured once stays as it was measured. An 
 person had made again gives its place to the newer one, and stays under a longer name.
 """
 
+import os
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import (
     Column,
@@ -179,7 +181,12 @@ _COMMITS = "synchronous=FULL"
 
 
 def connect(path: Path) -> Engine:
-    """An engine over one SQLite file: write-ahead log, and commits that reach the disk."""
+    """An engine over one SQLite file: write-ahead log, and commits that reach the disk.
+
+    Where nothing can be written, as on a disk that is mounted read-only, what is there is read.
+    """
+    if not os.access(path.parent, os.W_OK):
+        return create_engine(f"sqlite:///file:{quote(str(path))}?{_unwritten(path)}&uri=true")
     engine = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(engine, "connect")
@@ -190,6 +197,12 @@ def connect(path: Path) -> Engine:
         cursor.close()
 
     return engine
+
+
+def _unwritten(path: Path) -> str:
+    """How SQLite opens a file beside which it can make none; a log that lies there counts too."""
+    log = path.with_name(f"{path.name}-wal")
+    return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
 
 
 def make_tables(engine: Engine) -> None:

@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the in
 3 the machine lacks something.
 """
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +48,7 @@ from kernelwright.ui.cli.options import (
     Run,
     RunDir,
     Seconds,
+    Seed,
     Shapes,
     StartFrom,
     Target,
@@ -98,7 +100,7 @@ def optimize(
     rounds: Rounds = None,
     seconds: Seconds = None,
     run_dir: RunDir = None,
-    seed: Annotated[int, typer.Option(help="Of everything drawn by chance.")] = 0,
+    seed: Seed = 0,
     allow: Allow = None,
     export: Export = None,
     force: Force = False,
@@ -413,6 +415,9 @@ app.add_typer(people, name="user")
 
 def main() -> None:
     """The command `kernelwright`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # where a name's letters are not to be had
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -98,10 +98,14 @@ Seconds = Annotated[
     float | None,
     typer.Option(
         min=1,
+        max=365 * 86_400,
         help="At most this many seconds from when the file was read to the result, and a quarter "
         "more for a certification: what is ahead and not certified by then is not settled. Reading "
         "and auditing the file comes on top, and exporting.",
     ),
+]
+Seed = Annotated[
+    int, typer.Option(min=-(2**63), max=2**63 - 1, help="Of everything drawn by chance.")
 ]
 Export = Annotated[
     Path | None, typer.Option(help="Export the result here: a folder, or a .zip file.")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Table
+from sqlalchemy.exc import DatabaseError
 
 from kernelwright.tools.archive import Archive, list_runs, schema
 
@@ -64,3 +65,31 @@ def test_a_run_that_lacks_nothing_is_opened_while_another_process_writes(
         writer.execute("BEGIN IMMEDIATE")
         assert Archive.open(archive.folder).id == archive.id
         assert [info.problem for info in list_runs(tmp_path)] == [""]
+
+
+def test_a_run_where_nothing_can_be_written_is_read(
+    new_archive: MakeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = new_archive()
+    made.set_status("finished")
+    made.close()
+    before = {path.name: path.read_bytes() for path in made.folder.iterdir()}
+    monkeypatch.setattr(schema.os, "access", lambda *_: False)  # as root may write anywhere
+    again = Archive.open(made.folder)
+    assert again.record().status == "finished"
+    with pytest.raises(DatabaseError, match="readonly"):
+        again.set_status("stopped")
+    again.close()
+    assert {path.name: path.read_bytes() for path in made.folder.iterdir()} == before
+
+
+def test_what_still_lies_in_a_log_is_read_where_nothing_can_be_written(
+    new_archive: MakeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = new_archive()
+    made.set_status("finished")  # it is open, so this lies in the log
+    monkeypatch.setattr(schema.os, "access", lambda *_: False)
+    again = Archive.open(made.folder)
+    assert again.record().status == "finished"
+    again.close()
+    made.close()

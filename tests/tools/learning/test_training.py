@@ -27,6 +27,7 @@ from kernelwright.tools.learning.training.policy import (
     load_policy,
 )
 from kernelwright.tools.learning.training.rl import Pool, Reinforcement, RlSettings, RlStep
+from kernelwright.tools.learning.training.serving import unpack
 from kernelwright.tools.learning.training.sft import (
     SftSettings,
     SftStep,
@@ -276,3 +277,11 @@ def _seeded(tiny: Path) -> Policy:
 
     torch.manual_seed(1)
     return with_adapter(load_policy(tiny), rank=8)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="needs gguf")
+def test_a_gguf_file_that_was_cut_off_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "half.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UnusableModelError, match="is no model"):
+        unpack(tmp_path / "half.gguf", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

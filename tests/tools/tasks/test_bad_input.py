@@ -234,3 +234,33 @@ def get_inputs():
     told = sentence(text)
     assert "'lin.weight' has no size before the first forward" in told
     assert "call the module once" in told
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ("torch.randn(4, device='meta')", "Input 1 is on the device 'meta'"),
+        (
+            "torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8)",
+            "Input 1 has the type qint8",
+        ),
+    ],
+)
+def test_inputs_without_plain_values_are_refused(
+    sentence: Sentence, inputs: str, words: str
+) -> None:
+    assert words in sentence(f"{IDENTITY}def get_inputs(): return [{inputs}]\n")
+
+
+def test_an_input_larger_than_any_memory_is_refused(tmp_path: Path) -> None:
+    policy = TracePolicy(inputs=("99999999999999999999x4",))
+    text = f"import torch.nn as nn\n{IDENTITY}"
+    found = trace(text, str(tmp_path / "a.py"), policy)
+    assert "larger than any memory" in refused(found)
+
+
+def test_python_is_read_whatever_its_file_is_called(tmp_path: Path) -> None:
+    text = "import torch\nfrom torch import nn\n" + IDENTITY
+    text += "def get_inputs(): return [torch.randn(4)]\n"
+    found = trace(text, str(tmp_path / "model.txt"), TracePolicy())
+    assert not isinstance(found, Refusal), found.sentence

@@ -1,6 +1,7 @@
 """Bad input at the command line: one sentence on stderr, the right status, no traceback."""
 
 import errno
+import os
 import re
 import sqlite3
 import subprocess
@@ -56,6 +57,9 @@ def is_one_sentence(text):
         (["optimize", EXAMPLE, "--rounds", "0"], "invalid value for '--rounds'"),
         (["optimize", EXAMPLE, "--rounds", "many"], "invalid value for '--rounds'"),
         (["optimize", EXAMPLE, "--seconds", "-1"], "invalid value for '--seconds'"),
+        (["optimize", EXAMPLE, "--seconds", "inf"], "invalid value for '--seconds'"),
+        (["optimize", EXAMPLE, "--seed", str(2**63)], "invalid value for '--seed'"),
+        (["runs", "--run-dir", EXAMPLE], "softmax.py is no folder"),
         (["optimize", EXAMPLE, "--export", "examples"], "not empty and is no earlier export"),
         (["optimize", EXAMPLE, "--export", EXAMPLE], "it is a file"),
         (["optimize", EXAMPLE, "--export", f"{EXAMPLE}/out"], "not writable"),
@@ -267,3 +271,31 @@ def test_help_needs_none_of_the_heavy_libraries():
     assert done.returncode == 0, done.stderr
     for name in ("optimize", "resume", "check", "audit", "trace", "report", "export", "doctor"):
         assert name in done.stdout
+
+
+def test_a_home_that_is_a_file_is_said(said, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "file"))
+    status, err = said("audit", EXAMPLE, "--target", "cpu")
+    assert status == 3
+    assert is_one_sentence(err)
+    assert "a file is where a folder should be" in err
+
+
+def test_an_unknown_wall_is_said(said, monkeypatch):
+    monkeypatch.setenv("KERNELWRIGHT_ISOLATION", "maybe")
+    status, err = said("audit", EXAMPLE, "--target", "cpu")
+    assert status == 3
+    assert is_one_sentence(err)
+    assert "must be auto, require or off" in err
+
+
+def test_words_that_a_terminal_cannot_write_are_written_otherwise(tmp_path):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "kernelwright", "audit", "caf\u00e9.py"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("kernelwright: ")
+    assert "caf\\xe9.py" in done.stderr

@@ -90,6 +90,10 @@ class Broker:
         assert found is not None
         return found
 
+    def paused(self, guest: Guest, *, pause: bool) -> tuple[str, ...]:
+        """Have it stand still, or go on; names of those that did not stand still until then."""
+        return self._ask(GuestQuestion(guest=guest, pause=pause)).woke
+
     def ended(self, guest: Guest, *, timed_out: bool, limit_s: float) -> Ended:
         """How the guest ended; it is ended if it still runs."""
         stop = "timed_out" if timed_out else "exited"
@@ -140,6 +144,14 @@ class Link:
     def books(self) -> Books:
         """What the guest used up to now."""
         return self._broker.books(self._name)
+
+    def pause(self) -> None:
+        """Have it stand still, with everything that it started; nothing may be asked of it."""
+        self._broker.paused(self._name, pause=True)
+
+    def resume(self) -> tuple[str, ...]:
+        """Have it go on; names of its processes that did not stand still until now."""
+        return self._broker.paused(self._name, pause=False)
 
     def _exchange(self, payload: bytes, limit_s: float) -> bytes:
         self._socket.settimeout(limit_s)

@@ -10,22 +10,29 @@ before the word go, in the baseline's guest (foreign code must not be asked what
 taken off both.
 
 Some rounds do not count: their values are of another distribution, so that code which is careful
-for the first calls only, while it is verified, is found out.
+for the first calls only, while it is verified, is found out. Their answers are taken without
+PyTorch, see `Go`.
+
+On a CPU the candidate's guest stands still while the baseline's works, with everything that it
+started, and both do while their values are laid out: nothing keeps the processors from the other
+one, nor works ahead. Some rounds never begin: the values lie there, nobody stands still, and the
+kernel's books tell whether anything is done about them (`worked_ahead`).
 """
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from kernelwright.tools.evaluate.foreign.clock_readings import ClockReading, ClockReadings
 from kernelwright.tools.evaluate.foreign.guest_link import Seat
 from kernelwright.tools.evaluate.foreign.guest_runner import Chance, Look, unchanged
 from kernelwright.tools.evaluate.foreign.messages import Arrange, Call, Done, Go, Rehearse, Way
 from kernelwright.tools.evaluate.foreign.shared_memory import place_of, slots_of
 from kernelwright.tools.evaluate.rules import Defence, fresh_seed
-from kernelwright.tools.evaluate.timing.statistics import median, percentile
 from kernelwright.tools.evaluate.timing.stopwatch import Flush
 from kernelwright.tools.evaluate.verify.bits import same_bits
 from kernelwright.tools.evaluate.verify.memory import poison_byte, refill
@@ -37,72 +44,16 @@ from kernelwright.tools.evaluate.verify.reference_runtime import (
     tensors,
 )
 from kernelwright.tools.evaluate.verify.truth import Argument
-from kernelwright.tools.types import Clocks, Verdict
-from kernelwright.tools.types.value import Value
+from kernelwright.tools.types import Verdict
 
 _SURPRISE, _SURPRISES_MAX = 0.1, 3  # chance before a round, and how many there may be by chance
 _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they sleep
 # Between a round and the next values, so that what is used from then on shows. On a busy machine a
 # thread takes longer to spin its few milliseconds; after so long it has, whatever the load.
 _RESTS, _REST_S, _STILL_MS, _RESTED_S = 8, 0.02, 0.1, 0.3
-_LEAST_SHARE = 0.1
+_WATCH, _WATCHES, _WATCHES_MAX = 0.5, 5, 12  # chance before a round; how many there are, in the end
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
-
-
-class ClockReading(Value):
-    """One round's times in milliseconds, for all of its calls together.
-
-    `cpu_ms` is the guest's processor time, and `ahead_ms` as much of it as was used before the
-    word go, while the values already lay there; 0 where nobody read the books.
-    """
-
-    calls: int
-    wall_ms: float
-    own_ms: float
-    cpu_ms: float = 0.0
-    ahead_ms: float = 0.0
-
-
-class ClockReadings:
-    """All rounds of one interleaved timing."""
-
-    def __init__(self) -> None:
-        self.nulls: list[ClockReading] = []
-        self.baseline: list[ClockReading] = []
-        self.candidate: list[ClockReading] = []
-
-    def clear(self) -> None:
-        """Forget what was read while everything warmed up, but for the protocol's last cost."""
-        del self.nulls[:-1]
-        self.baseline.clear()
-        self.candidate.clear()
-
-    def net_ms(self, reading: ClockReading) -> float:
-        """A call's time without the protocol's cost, as far as that is known by now.
-
-        Never less than a tenth of what the clock said: noise must not decide the figure.
-        """
-        whole = reading.wall_ms / reading.calls
-        return max(whole - self.protocol_ms, _LEAST_SHARE * whole)
-
-    @property
-    def protocol_ms(self) -> float:
-        """What a call costs that does no work; rather too little, as it is taken off."""
-        return percentile([r.wall_ms / r.calls for r in self.nulls], 25) if self.nulls else 0.0
-
-    def clocks(self, work_ms: float | None) -> Clocks:
-        """The three clocks, a call's worth each."""
-        outside = percentile([(r.wall_ms - r.own_ms) / r.calls for r in self.nulls], 25)
-        return Clocks(
-            wall_ms=median([r.wall_ms / r.calls for r in self.candidate]) - outside,
-            own_ms=median([r.own_ms / r.calls for r in self.candidate]),
-            work_ms=work_ms if work_ms is not None else self._cpu_ms(),
-            protocol_ms=self.protocol_ms,
-        )
-
-    def _cpu_ms(self) -> float:
-        return median([r.cpu_ms / r.calls for r in self.candidate])
 
 
 class Stand:
@@ -130,6 +81,7 @@ class Stand:
         self._looks = [tuple(map(Look, outputs)) for outputs in self.outputs]
         self._chance = Chance(runtime.device)
         self._done_at_s = 0.0
+        self._still = False
 
     @property
     def since_done_s(self) -> float:
@@ -145,6 +97,28 @@ class Stand:
         )
         self.seat.link.ask(order, limit_s)
 
+    def pause(self) -> None:
+        """Let the guest stand still."""
+        if not self._still:
+            self._still = True
+            self.seat.link.pause()
+
+    def resume(self) -> None:
+        """Let it go on.
+
+        Raises:
+            RejectedError: it did not stand still.
+        """
+        if not self._still:
+            return
+        self._still = False
+        if woke := self.seat.link.resume():
+            raise RejectedError(
+                Verdict.CHEATING,
+                "when nothing was asked of it the guest was to stand still, and some of it went on "
+                f"({', '.join(woke)})",
+            )
+
     def fill(self, values: Sequence[Sequence[Argument]]) -> None:
         """New values into the same memory, and poison where the answers belong."""
         for placed, given in zip(self.arguments, values, strict=False):
@@ -154,7 +128,13 @@ class Stand:
             output.reshape(-1).view(torch.uint8).fill_(poison_byte(output.dtype))
 
     def go(
-        self, calls: Sequence[Call], way: Way, limit_s: float, *, exact: bool
+        self,
+        calls: Sequence[Call],
+        way: Way,
+        limit_s: float,
+        *,
+        exact: bool,
+        as_bytes: bool = False,
     ) -> tuple[float, Done]:
         """The calls between the judge's two looks at its clock; milliseconds, and the report."""
         places = [self._chance.places(output.numel()) for output in self.outputs[0]]
@@ -165,7 +145,8 @@ class Stand:
         ]
         for look, place in looks:
             look.aim(place)
-        running = self.seat.link.started(Go(calls=tuple(calls), way=way, exact=exact), limit_s)
+        go = Go(calls=tuple(calls), way=way, exact=exact, as_bytes=as_bytes)
+        running = self.seat.link.started(go, limit_s)
         self.settle()
         start = running.wait()
         for look, _ in looks:
@@ -252,10 +233,22 @@ class InterleavedTimer:
         self._harsh = harshest_first(runtime.task, runtime.rules)
         self._surprises = 0
         self._compiled = False
+        # Not on a GPU, where the work is the device's and nobody tried what a pause does to it.
+        self._stills = runtime.device == "cpu" and self._rules.has(Defence.COMPANIONS)
         self.readings = ClockReadings()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Rounds are made inside; after it the candidate's guest goes on."""
+        try:
+            yield
+        finally:
+            self._ours.resume()
 
     def baseline(self) -> float:
         """One round of the baseline: milliseconds a call, the protocol's cost taken off."""
+        if self._stills:
+            self._ours.pause()
         current = self._take("baseline")
         limit_s = self._limit_s if self._compiled else max(self._limit_s, self._rules.baseline_s)
         reading = self._timed(self._theirs, current, "call", limit_s)
@@ -268,10 +261,31 @@ class InterleavedTimer:
         """One round of the candidate, every answer of which is verified after the clock."""
         if self._chance.random() < _SURPRISE and self._surprises < _SURPRISES_MAX:
             self.surprise()
+        if self._chance.random() < _WATCH and len(self.readings.ahead_ms) < _WATCHES_MAX:
+            self._watch()
         current = self._take("candidate")
         reading = self._answered(current)
         self.readings.candidate.append(reading)
         return self.readings.net_ms(reading)
+
+    def watch(self) -> None:
+        """Rounds that never begin, as many as it takes to tell anything."""
+        while self._stills and len(self.readings.ahead_ms) < _WATCHES:
+            self._watch()
+
+    def _watch(self) -> None:
+        if not self._stills:
+            return
+        self._ours.resume()
+        values = Round(self._runtime, self._most, self._chance.getrandbits(60)).values
+        for stand, used_ms in (
+            (self._theirs, self.readings.baseline_ahead_ms),
+            (self._ours, self.readings.ahead_ms),
+        ):
+            before_ms = self._rested_ms(stand)
+            stand.fill(values)
+            self._flush()
+            used_ms.append(self._used_ms(stand) - before_ms)
 
     def surprise(self) -> None:
         """A round like any other but for its values; the clock does not count.
@@ -279,22 +293,23 @@ class InterleavedTimer:
         Raises:
             RejectedError: answers are wrong, and those to such values were right at first.
         """
-        if not self._harsh:
-            return
-        name = self._harsh[self._surprises % len(self._harsh)]
+        harsh = self._harsh or ["task"]
+        name = harsh[self._surprises % len(harsh)]
         self._surprises += 1
         seed = fresh_seed(self._seed, "surprise", self._surprises)
         try:
-            self._answered(Round(self._runtime, self._most, seed, name))
+            self._answered(Round(self._runtime, self._most, seed, name), as_bytes=True)
         except RejectedError as found:
+            if found.verdict is Verdict.CHEATING:
+                raise  # what it did says more than that it did so now
             words = f"it answered otherwise while it was timed than while it was verified: {found}"
             raise RejectedError(found.verdict, words) from None
 
-    def _answered(self, current: Round) -> ClockReading:
+    def _answered(self, current: Round, *, as_bytes: bool = False) -> ClockReading:
         """The candidate's answers to a round, verified."""
         before = self._ours.seat.link.books()
         self._idle(before.cpu_ms)
-        reading = self._timed(self._ours, current, "call", self._limit_s)
+        reading = self._timed(self._ours, current, "call", self._limit_s, as_bytes=as_bytes)
         after = self._ours.seat.link.books()
         self._left = (after.cpu_ms, time.monotonic())
         self._afterwards(current)
@@ -309,22 +324,25 @@ class InterleavedTimer:
         self._used.add(who)
         return self._round
 
-    def _timed(self, stand: Stand, current: Round, way: Way, limit_s: float) -> ClockReading:
+    def _timed(
+        self, stand: Stand, current: Round, way: Way, limit_s: float, *, as_bytes: bool = False
+    ) -> ClockReading:
         before_ms = self._rested_ms(stand)
+        if self._stills:
+            stand.pause()
         stand.fill(current.values)
         self._flush()
-        ahead_ms = self._used_ms(stand) - before_ms
+        stand.resume()
         if way == "null":
             stand.seat.link.ask(Rehearse(), limit_s)
             before_ms = self._used_ms(stand)
         exact = self._rules.has(Defence.EXACT_RESULT)
-        wall_ms, done = stand.go(current.calls, way, limit_s, exact=exact)
+        wall_ms, done = stand.go(current.calls, way, limit_s, exact=exact, as_bytes=as_bytes)
         return ClockReading(
             calls=current.count,
             wall_ms=wall_ms,
             own_ms=done.own_ms,
             cpu_ms=self._used_ms(stand) - before_ms,
-            ahead_ms=ahead_ms,
         )
 
     def _rested_ms(self, stand: Stand) -> float:

@@ -46,8 +46,16 @@ def books(members: Sequence[int], held_bytes: int) -> Books:
         threads=sum(len(numbers) for numbers in tasks.values()),
         processes=len(members),
         held_bytes=held_bytes,
-        names=tuple(_name(member) for member in members),
+        names=tuple(name_of(member) for member in members),
     )
+
+
+def name_of(pid: int) -> str:
+    """What the kernel calls a process; "" for one that is gone."""
+    try:
+        return (_PROC / str(pid) / "comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _tasks(pid: int) -> list[int]:
@@ -66,31 +74,30 @@ def _ran_ns(pid: int, task: int) -> int:
     return int(text.split()[0])
 
 
-def _name(pid: int) -> str:
-    try:
-        return (_PROC / str(pid) / "comm").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
 class GuestQuestion(Value):
     """About one guest: what it used, or how it ended (`stop` says what the judge saw of that).
 
     With `seat` a fresh one takes the place of whoever has the name, and the judge's end of its
-    socket comes beside the answer.
+    socket comes beside the answer. With `pause` everything that it started stands still, without
+    it goes on again.
     """
 
     guest: Literal["candidate", "reference"]
     stop: Literal["", "timed_out", "exited"] = ""
     limit_s: float = 0.0
     seat: bool = False
+    pause: bool | None = None
 
 
 class GuestAnswer(Value):
-    """The answer: one of the two, or neither where a guest was seated."""
+    """The answer: one of the two, or neither where a guest was seated or paused.
+
+    `woke` names those that did not stand still until they were to go on.
+    """
 
     books: Books | None = None
     ended: Ended | None = None
+    woke: tuple[str, ...] = ()
 
 
 INQUIRY: TypeAdapter[GuestQuestion] = TypeAdapter(GuestQuestion)
@@ -200,7 +207,9 @@ class Go(Value):
 
     `null` delivers what was rehearsed, `audit` watches which library operators run,
     `profile` adds up the durations of kernels. With `exact` an answer must be plain tensors. With
-    `one_order` plain calls are made under the library's deterministic algorithms.
+    `one_order` plain calls are made under the library's deterministic algorithms. With `as_bytes`
+    answers are taken from where they lie, without PyTorch: whoever replaced its copy, to do the
+    work in it and save the copy, has no answer there.
     """
 
     kind: Literal["go"] = "go"
@@ -208,6 +217,11 @@ class Go(Value):
     way: Way = "call"
     exact: bool = True
     one_order: bool = False
+    as_bytes: bool = False
+
+
+# No figure of a guest's is compared with another one in vain.
+Told = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class Done(Value):
@@ -227,10 +241,10 @@ class Done(Value):
 
     kind: Literal["done"] = "done"
     names: tuple[str, ...] = ()
-    seconds: float = 0.0
-    own_ms: float = 0.0
-    work_ms: float | None = None
-    library_ms: float = 0.0
+    seconds: Told = 0.0
+    own_ms: Told = 0.0
+    work_ms: Told | None = None
+    library_ms: Told = 0.0
     operators: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
     python_threads: tuple[str, ...] = ()

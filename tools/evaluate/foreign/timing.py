@@ -14,6 +14,7 @@ import time
 import torch
 
 from kernelwright.tools.evaluate.finalists import impossible
+from kernelwright.tools.evaluate.foreign.clock_readings import ClockReadings
 from kernelwright.tools.evaluate.foreign.guest_link import (
     BaselineTroubleError,
     ForeignSession,
@@ -22,12 +23,7 @@ from kernelwright.tools.evaluate.foreign.guest_link import (
     Seat,
 )
 from kernelwright.tools.evaluate.foreign.guest_runner import rejected
-from kernelwright.tools.evaluate.foreign.interleaved import (
-    ClockReadings,
-    InterleavedTimer,
-    Stand,
-    Verify,
-)
+from kernelwright.tools.evaluate.foreign.interleaved import InterleavedTimer, Stand, Verify
 from kernelwright.tools.evaluate.foreign.messages import Call, MakeReference
 from kernelwright.tools.evaluate.messages import ForeignRequest
 from kernelwright.tools.evaluate.rules import Defence, Rules, fresh_seed
@@ -127,19 +123,8 @@ class Timing:
             limit_s=self._rules.reference_s,
         )
         try:
-            for _ in range(2):  # caches of code, allocators and clocks settle
-                timer.baseline()
-                timer.candidate()
-            timer.readings.clear()
-            pairs = take_pairs(
-                timer.baseline,
-                timer.candidate,
-                device=self._runtime.device,
-                rules=self._rules,
-                seconds=self._rules.certify_s,
-                noise=0.0,
-            )
-            timer.surprise()
+            with timer.alone():
+                pairs = self._pairs(timer)
         except (GuestFailedError, GuestLostError) as error:
             raise rejected(error, f"it was timed beside {name}") from error
         work_ms = self._profiled(ours, most)
@@ -165,6 +150,24 @@ class Timing:
         if words and self._rules.has(Defence.FLOOR) and comparison.ratio > 1.0:
             raise RejectedError(Verdict.BELOW_FLOOR, words)
         return evaluation.model_copy(update=update)
+
+    def _pairs(self, timer: InterleavedTimer) -> Pairs:
+        """Both in turns, once caches of code, allocators and clocks have settled."""
+        for _ in range(2):
+            timer.baseline()
+            timer.candidate()
+        timer.readings.clear()
+        pairs = take_pairs(
+            timer.baseline,
+            timer.candidate,
+            device=self._runtime.device,
+            rules=self._rules,
+            seconds=self._rules.certify_s,
+            noise=0.0,
+        )
+        timer.surprise()
+        timer.watch()
+        return pairs
 
     def _agree(self, timer: InterleavedTimer, clocks: Clocks, work_ms: float | None) -> None:
         words = disagreement(timer.readings, clocks, self._parallel(work_ms), self._rules)
@@ -274,11 +277,13 @@ def worked_ahead(readings: ClockReadings) -> str:
     """Why the candidate's work was begun before the clock, or an empty word when it was not.
 
     A guest that waits for the word needs no processor. Threads of OpenMP spin a little before
-    they sleep, so what nearly all rounds of the baseline's guest stayed below is allowed; and it
-    takes most rounds.
+    they sleep, so what nearly all of these rounds of the baseline's guest stayed below is allowed;
+    and it takes most of the candidate's. Without any (on a GPU) there is nothing to tell.
     """
-    honest = percentile([r.ahead_ms for r in (*readings.nulls, *readings.baseline)], 90)
-    ahead = median([r.ahead_ms for r in readings.candidate])
+    if not readings.ahead_ms:
+        return ""
+    honest = percentile(readings.baseline_ahead_ms, 90)
+    ahead = median(readings.ahead_ms)
     whole = median([r.wall_ms for r in readings.candidate])
     if ahead <= honest + _AHEAD_MS:
         return ""

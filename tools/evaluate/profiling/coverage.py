@@ -21,6 +21,7 @@ from typing import Protocol
 
 import torch
 from torch._C._autograd import DeviceType
+from torch._C._profiler import _ExperimentalConfig
 from torch.autograd.profiler_util import FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -133,6 +134,28 @@ class Watched(Protocol):
     def watch(self, around: Callable[[Callable[[], None]], None]) -> None:
         """Have every launch made by `around`."""
         ...
+
+
+def in_every_thread(forward: Callable[[], object]) -> tuple[float, tuple[str, ...]]:
+    """The share of a forward's time within library operators on the host, and their names.
+
+    A dispatch mode sees its own thread's operators, and none where modes are switched off. The
+    profiler sees those too; it cannot wait for a device, so it says nothing about one.
+    """
+    everywhere = _ExperimentalConfig(profile_all_threads=True)
+    with profile(activities=[ProfilerActivity.CPU], experimental_config=everywhere) as watched:
+        start = time.perf_counter_ns()
+        forward()
+        whole_ms = (time.perf_counter_ns() - start) / 1e6
+    found = [
+        (item.name.rpartition("::")[2], item.time_ms)
+        for item in _largest(_on_host(watched.key_averages()))
+    ]
+    work = [(name, spent) for name, spent in found if not f"aten.{name}".startswith(_FILLS)]
+    share = sum(spent for _, spent in work) / max(whole_ms, 1e-6)
+    # An operator and the one that it consists of, as softmax and _softmax, are one.
+    names = {name.lstrip("_"): name for name, _ in reversed(work)}
+    return min(share, 1.0), tuple(names.values())
 
 
 class LibraryClock(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -28,7 +28,7 @@ from kernelwright.tools.evaluate.profiling.nsight import (
 from kernelwright.tools.evaluate.profiling.program import installed, run, seen
 from kernelwright.tools.evaluate.sandbox.bytecode import worker_environment
 from kernelwright.tools.evaluate.sandbox.walls import Wall, standing
-from kernelwright.tools.languages import language_of
+from kernelwright.tools.languages import CompileRefusedError, language_of
 from kernelwright.tools.languages.cpp.sanitizers import CLEAN
 from kernelwright.tools.tasks.inputs.variations import resized
 from kernelwright.tools.types import Candidate, EnvironmentLacksError, Evaluation, Task, Verdict
@@ -231,9 +231,12 @@ async def _look(
     task = small(request.task, found)
     if task is None:
         return SanitizerFinding(tool=TOOL, missing="the task is too large for it")
-    program = await language_of(request.candidate).build_sanitized(
-        request.candidate, folder, timeout_s=request.rules.sanitize_s
-    )
+    try:
+        program = await language_of(request.candidate).build_sanitized(
+            request.candidate, folder, timeout_s=request.rules.sanitize_s
+        )
+    except CompileRefusedError as hides:
+        return SanitizerFinding(tool=TOOL, words=hides.message, verdict=hides.verdict)
     if isinstance(program, str):
         return SanitizerFinding(tool=TOOL, missing=program)
     wanted = RecordRequest(

@@ -171,8 +171,17 @@ def _proportional(pid: int) -> int:
 
 def runs(pid: int) -> bool:
     """Whether a process is there that has not ended."""
+    return _state(pid) not in "ZX"
+
+
+def moves(pid: int) -> bool:
+    """Whether a process is there that neither ended nor stands still until it is told to go on."""
+    return _state(pid) not in "TtZX"
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter for it; X, that of the dead, for one that is gone."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return False
-    return state not in "ZX"
+        return "X"

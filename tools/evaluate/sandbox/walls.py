@@ -272,7 +272,7 @@ def required() -> bool:
 @cache
 def _chosen(choice: str, device: str) -> Wall:
     if choice not in ("auto", "require", "off"):
-        raise ValueError(f"{CHOICE} must be auto, require or off, but it was {choice!r}")
+        raise EnvironmentLacksError(f"{CHOICE} must be auto, require or off, but it was {choice!r}")
     if choice == "off":
         return plain_wall("switched off")
     tried = _tried_bubblewrap(device)

@@ -49,6 +49,8 @@ _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # `%:` is how the language also spells `#`.
 _DIRECTIVE = re.compile(r"(?:#|%:|\?\?=)[ \t]*(?:include_next|include|embed|import)\b([^\n]*)")
+# Whether a file of the host is there, or newer: no kernel's business either.
+_ASKING = re.compile(r"\b__has_(?:include(?:_next)?|embed)\b|\bGCC[ \t]+dependency\b")
 _HEADER = re.compile(r'\s*(?:<([^<>"\n]+)>|"([^<>"\n]+)")')
 
 
@@ -125,6 +127,9 @@ def check_includes(kernel: str, allowed: Collection[str]) -> None:
     """
     spliced = _SPLICE.sub("", kernel)
     for text in (spliced, _COMMENT.sub(" ", spliced)):
+        if asking := _ASKING.search(text):
+            words = f"a kernel may not ask which files there are ({asking.group()})"
+            raise CompileRefusedError(words, verdict=Verdict.COMPILE_ERROR)
         for found in _DIRECTIVE.finditer(text):
             header = _HEADER.match(found.group(1))
             name = (header.group(1) or header.group(2)) if header else found.group(1).strip()

@@ -204,7 +204,11 @@ class Language(Protocol):
     async def build_sanitized(
         self, candidate: Candidate, folder: Path, *, timeout_s: float
     ) -> Path | str:
-        """A program that makes recorded launches again under sanitizers, or why there is none."""
+        """A program that makes recorded launches again under sanitizers, or why there is none.
+
+        Raises:
+            CompileRefusedError: the kernel hides from them; the verdict is the error's.
+        """
         ...
 
     def export(self, architecture: str | None) -> ExportParts:

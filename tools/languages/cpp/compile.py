@@ -26,7 +26,7 @@ from kernelwright.tools.languages.base.c_source import INCLUDE, headers_digest
 from kernelwright.tools.languages.base.compile import cache_folder, cache_key, work_folder
 from kernelwright.tools.languages.base.compilers import Answer, Compiler, CompileRefusedError, pool
 from kernelwright.tools.languages.base.language import Compiled, CompileJob
-from kernelwright.tools.languages.cpp.restrictions import check_built
+from kernelwright.tools.languages.cpp import restrictions
 from kernelwright.tools.types import CompileReport, EnvironmentLacksError, Evidence, Rank, Value
 
 PRELUDE = INCLUDE / "kernelwright.hpp"
@@ -69,7 +69,7 @@ def compile_cpp(compiler: Compiler, job: CompileJob) -> Compiled:
     if not answer.ok:
         raise CompileRefusedError(_message(answer), answer.log)
     if job.contract:
-        check_built(job.source, assembly, output)
+        restrictions.check_built(job.source, assembly, output)
     assembly.unlink()
     reports = tuple(CompileReport(kernel=name) for name in job.functions)
     return Compiled(artifact=output, log=answer.log, reports=reports)
@@ -151,13 +151,21 @@ def cpp_flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def cpp_identity() -> str:
-    """What decides the object besides the source: compiler, flags, processor, runtime, headers."""
+    """What decides the object besides the source: compiler, flags, processor, runtime, headers.
+
+    And what it was held against: what passed another check may not pass this one.
+    """
     command = cpp_compiler()
     binary = Path(command[0]).resolve()
     stat = binary.stat()
     which = f"{binary} {stat.st_size} {stat.st_mtime_ns} {command[1:]}"
     flags = " ".join((*_CODE, *_LINK, *openmp_library()))
-    return "\n".join((which, flags, _processor(), headers_digest()))
+    return "\n".join((which, flags, _processor(), headers_digest(), _check_digest()))
+
+
+@cache
+def _check_digest() -> str:
+    return hashlib.sha256(Path(restrictions.__file__).read_bytes()).hexdigest()
 
 
 @cache

@@ -159,6 +159,8 @@ _WORDS = {
     "change how the processor rounds": (
         r"v?ldmxcsr|fldcw|fldenv|frstor|f?xrstors?(?:64)?|msr\s+fpcr"
     ),
+    # Alignment checks and the direction of copies would stay, for PyTorch too.
+    "change the processor's flags": r"popf[qlw]?",
     "change the thread's own registers": r"wr[fg]sbase\w*|wrpkru|msr\s+tpidr\w*",
     "contain an assembler's directive": (
         r"\.(?:incbin|include|macro|altmacro|rept|irpc?|pushsection|popsection|subsection|previous"

@@ -3,15 +3,22 @@
 The program reads launches from a file: buffers, each of which it allocates on its own, so that
 the sanitizer guards both ends, and arguments. Their types follow from the functions themselves.
 What is judged and timed is never built with these flags.
+
+So a kernel could be another one here than where it is judged: by a macro that only one of the two
+compiles defines, or by asking that a function of it be left alone. The preprocessed text of both
+compiles must be the same, headers included, and exempt nothing. Not covered: a kernel that tells
+the sanitizer's memory by its addresses.
 """
 
 import asyncio
+import re
 from pathlib import Path
 
 from kernelwright.tools.candidates.kernel_source import KernelSource
 from kernelwright.tools.languages.base.c_source import INCLUDE
 from kernelwright.tools.languages.base.compilers import Compiler, CompileRefusedError, pool
-from kernelwright.tools.languages.cpp.compile import cpp_compiler
+from kernelwright.tools.languages.cpp.compile import cpp_compiler, cpp_flags
+from kernelwright.tools.types import Verdict
 
 _FLAG_WORDS = (
     "-O1 -g -march=native -std=c++20 -fopenmp -fno-exceptions -fno-rtti -fno-omit-frame-pointer "
@@ -19,6 +26,8 @@ _FLAG_WORDS = (
     "-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined"
 )
 _FLAGS = _FLAG_WORDS.split()
+# However the source puts the attribute's name together, it is whole once it is preprocessed.
+_EXEMPT = re.compile(r"\b_*(?:no_sanitize\w*|no_address_safety_analysis\w*)\b")
 _REMEDY = "install the compiler's own: apt-get install g++ libasan8 libubsan1"
 
 # Comes before the kernel, whose macros may have any name.
@@ -108,6 +117,7 @@ async def build_sanitized(
         timeout_s: For the compile.
 
     Raises:
+        CompileRefusedError: When the kernel hides from sanitizers, as cheating.
         EnvironmentLacksError: When this machine has no C++ compiler.
     """
     ticket = pool().submit(lambda compiler: _build(compiler, source, text, folder, timeout_s))
@@ -127,7 +137,18 @@ def _build(
     )
     (folder / "replay.hpp").write_text(_READER, encoding="utf-8")
     (folder / "kernel.cpp").write_text(text + _MAIN % "\n".join(cases), encoding="utf-8")
-    command = [*cpp_compiler(), *_FLAGS, f"-I{INCLUDE}", "-include", "replay.hpp"]
+    headers = [f"-I{INCLUDE}", "-include", "replay.hpp"]
+    watched = _preprocessed(compiler, [*_FLAGS, *headers], folder, timeout_s)
+    if watched and watched != _preprocessed(
+        compiler, [*cpp_flags()[0], *headers], folder, timeout_s
+    ):
+        raise CompileRefusedError(
+            "its source reads otherwise where a sanitizer watches", verdict=Verdict.CHEATING
+        )
+    if exempt := _EXEMPT.search(watched):
+        words = f"it has sanitizers look away ({exempt.group()})"
+        raise CompileRefusedError(words, verdict=Verdict.CHEATING)
+    command = [*cpp_compiler(), *_FLAGS, *headers]
     try:
         whole = [*command, "kernel.cpp", "-o", "sanitized", "-lm"]
         answer = compiler.run([whole], folder, timeout_s)
@@ -138,3 +159,15 @@ def _build(
     lines = [line for line in answer.log.splitlines() if "error" in line or "cannot find" in line]
     said = (lines or answer.log.splitlines() or ["the compiler said nothing"])[0].strip()[:160]
     return f"no build with the compiler's sanitizers: {said} ({_REMEDY})"
+
+
+def _preprocessed(compiler: Compiler, arguments: list[str], folder: Path, timeout_s: float) -> str:
+    """What the compiler reads in the end; "" where it cannot, which the build will say."""
+    text = folder / "kernel.ii"
+    text.unlink(missing_ok=True)
+    command = [*cpp_compiler(), *arguments, "-E", "-P", "kernel.cpp", "-o", text.name]
+    try:
+        answer = compiler.run([command], folder, timeout_s)
+    except CompileRefusedError:
+        return ""
+    return text.read_text(encoding="utf-8", errors="replace") if answer.ok else ""

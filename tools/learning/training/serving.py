@@ -8,6 +8,7 @@ holds it twice, and names the token that ends a turn.
 from __future__ import annotations
 
 import shlex
+import struct
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def unpack(file: Path, folder: Path) -> Policy:
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, **given)
         model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.bfloat16, **given)
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
         raise UnusableModelError(f"{file} is no model that transformers reads: {error}") from error
     model.hf_quantizer, model.is_quantized = None, False
     for name in _QUANTIZED:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from math import prod
 from types import ModuleType
 from typing import cast
 
@@ -42,6 +43,9 @@ _SHAPE_ONLY = re.compile(r"^\d+(x\d+)+$")
 _WORDS = {"true": True, "false": False, "none": None}
 
 
+_ADDRESSES = 2**57  # bytes that a processor tells apart; no tensor has more elements
+
+
 class Override(Value):
     """One argument as the person wrote it: a tensor to draw, or a scalar to pass."""
 
@@ -61,6 +65,8 @@ def parse_override(text: str) -> Override:
         return Override(scalar=_scalar(words))
     dtype = _dtype(found["dtype"], text)
     shape = () if found["shape"] == "scalar" else tuple(map(int, found["shape"].split("x")))
+    if prod(shape) >= _ADDRESSES:
+        raise refuse(f"Input {text!r} is larger than any memory.")
     bound = int(found["bound"]) if found["bound"] else None
     _check_bound(text, words, dtype, bound)
     return Override(shape=shape, dtype=dtype, bound=bound)
@@ -290,6 +296,8 @@ def _check_tensor(what: str, value: torch.Tensor) -> None:
     if value.layout is not torch.strided:
         kind = str(value.layout).removeprefix("torch.")
         raise refuse(f"{what} is a {kind} tensor; only dense tensors are supported.")
+    if value.is_meta:
+        raise refuse(f"{what} is on the device 'meta', where tensors have no values.")
     if value.dtype not in SUPPORTED:
         kind = str(value.dtype).removeprefix("torch.")
         raise refuse(f"{what} has the type {kind}, which is not supported.")

@@ -151,6 +151,7 @@ def probe(
     if inputs is None or module is None:
         raise refuse("The inputs or weights are too large to be made here.")
     check_inputs(inputs)
+    check_inputs(samples or inputs)  # what stands for them may have lost their kind
     was, run = described(module), fake_module or module
     ran = _run_fake(file, run, inputs, mode)
     used_mode = mode if fake_inputs is not None else None

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module, invalidate_caches
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -122,8 +122,9 @@ def _imported(name: str, file: str, code: CodeType) -> ModuleType:
             return known
     is_package = Path(file).name == "__init__.py" and not name.startswith("kernelwright_task_")
     inside = [str(Path(file).parent)] if is_package else None
-    spec = spec_from_file_location(name, file, submodule_search_locations=inside)
-    assert spec is not None, "a Python file has a loader"
+    loader = SourceFileLoader(name, file)  # whatever the file's name ends with
+    spec = spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
+    assert spec is not None
     sys.modules[name] = module = module_from_spec(spec)
     exec(code, module.__dict__)
     if parent:

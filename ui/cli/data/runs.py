@@ -47,6 +47,8 @@ def runs(home: Path | None) -> None:
     """Print what runs there are, the newest first."""
     from kernelwright.tools.archive import list_runs
 
+    if home is not None and home.exists() and not home.is_dir():
+        raise Complaint(f"{home} is no folder")
     found = list_runs(home)
     if not found:
         console().print("no runs yet; begin one with: kernelwright optimize FILE")

@@ -1,6 +1,6 @@
 """Three clocks over numbers as rounds give them: load is no lie, and a lie stays one."""
 
-from kernelwright.tools.evaluate.foreign.interleaved import ClockReading, ClockReadings
+from kernelwright.tools.evaluate.foreign.clock_readings import ClockReading, ClockReadings
 from kernelwright.tools.evaluate.foreign.timing import disagreement, noise, worked_ahead
 from kernelwright.tools.evaluate.rules import Rules
 
@@ -93,14 +93,9 @@ def test_one_disturbed_round_accuses_nobody():
     assert said(found) == ""
 
 
-def ahead_of_the_word(theirs_ms, ours_ms) -> str:
+def ahead_of_the_word(honest_ms: list[float], candidate_ms: list[float]) -> str:
     found = readings(rounds([1.0] * 10, QUIET), call_ms=[2.0] * 10, outside_ms=QUIET)
-    for name, each in (("nulls", theirs_ms), ("candidate", ours_ms)):
-        now = [
-            reading.model_copy(update={"ahead_ms": ms})
-            for reading, ms in zip(getattr(found, name), each, strict=True)
-        ]
-        setattr(found, name, now)
+    found.baseline_ahead_ms, found.ahead_ms = honest_ms, candidate_ms
     return worked_ahead(found)
 
 
@@ -112,3 +107,4 @@ def test_threads_that_spin_for_a_while_after_a_round_do_not_work_ahead():
     spins = [4.0, 0.0, 3.0, 0.0, 5.0, 0.0, 1.0, 0.0, 2.0, 6.0]
     assert ahead_of_the_word(spins, spins) == ""
     assert ahead_of_the_word([0.0] * 10, [0.0] * 7 + [30.0] * 3) == ""
+    assert ahead_of_the_word([], []) == ""

@@ -1,13 +1,18 @@
 """Who judges foreign code, and who comes next."""
 
+import asyncio
+import os
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, Guests
+from kernelwright.tools.evaluate.foreign.host import guest_process
+from kernelwright.tools.evaluate.foreign.host.guest_process import ASLEEP, GuestProcess, Guests
 from kernelwright.tools.evaluate.foreign.host.judges import Judges
 from kernelwright.tools.evaluate.rules import Rules
-from kernelwright.tools.evaluate.sandbox.process_tree import tree
+from kernelwright.tools.evaluate.sandbox.process_tree import moves, tree
 
 RULES = Rules()
 
@@ -54,3 +59,49 @@ async def test_a_judges_own_threads_take_no_processor_from_a_guest(
 
 def settings(pid: int) -> set[bytes]:
     return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+
+
+async def test_whatever_of_a_guest_woke_before_it_was_to_go_on_is_named() -> None:
+    first, second = [await asyncio.create_subprocess_exec("sleep", "100") for _ in range(2)]
+    inside = [first.pid]
+
+    def all_are_sent(how: signal.Signals) -> None:
+        for pid in inside:
+            os.kill(pid, how)
+
+    guest = object.__new__(GuestProcess)
+    guest._walled = SimpleNamespace(
+        processes=lambda: tuple(inside),
+        pause=lambda: all_are_sent(signal.SIGSTOP),
+        resume=lambda: all_are_sent(signal.SIGCONT),
+    )
+    try:
+        await guest.pause()
+        assert not moves(first.pid)
+        assert guest.resume() == ()
+        await guest.pause()
+        os.kill(first.pid, signal.SIGCONT)  # as a timer of the kernel's would
+        for _ in range(10_000):
+            if moves(first.pid):
+                break
+            await asyncio.sleep(0.001)
+        assert guest.resume() == ("sleep",)
+        await guest.pause()
+        inside.append(second.pid)  # one that was not there before
+        assert guest.resume() == ("sleep",)
+    finally:
+        for started in (first, second):
+            started.kill()
+            await started.wait()
+
+
+async def test_who_does_not_hear_in_time_that_it_is_to_stand_still_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guest_process, "_PAUSE_S", 0.0)
+    guest = object.__new__(GuestProcess)
+    guest._walled = SimpleNamespace(
+        processes=lambda: (os.getpid(),), pause=lambda: None, resume=lambda: None
+    )
+    await guest.pause()
+    assert guest.resume() == ()

@@ -1,11 +1,12 @@
 """How much of the work a candidate's own kernels do."""
 
+import threading
 import time
 from collections.abc import Callable
 
 import torch
 
-from kernelwright.tools.evaluate.profiling.coverage import coverage
+from kernelwright.tools.evaluate.profiling.coverage import coverage, in_every_thread
 
 
 class Plan:
@@ -39,3 +40,24 @@ def test_coverage_counts_work_and_not_the_time_between() -> None:
     share, method = coverage(mostly_waiting, plan, "cpu")
     assert share < 0.95
     assert "mm" in method
+
+
+def test_operators_are_seen_in_other_threads_and_where_modes_are_off() -> None:
+    x = torch.randn(512, 512)
+
+    def in_a_thread() -> None:
+        works = threading.Thread(target=lambda: torch.softmax(x @ x, -1))
+        works.start()
+        works.join()
+
+    def unseen_by_modes() -> None:
+        with torch._C._DisableTorchDispatch():
+            torch.softmax(x @ x, -1)
+
+    for forward in (in_a_thread, unseen_by_modes):
+        share, names = in_every_thread(forward)
+        assert share > 0.5
+        assert {"mm", "_softmax"} <= set(names)
+    share, names = in_every_thread(lambda: (time.sleep(0.01), torch.zeros_like(x)))
+    assert share < 0.5
+    assert names == ()

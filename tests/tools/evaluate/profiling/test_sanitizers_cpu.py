@@ -9,7 +9,13 @@ from kernelwright.tools.evaluate.messages import JudgeRequest
 from kernelwright.tools.evaluate.profiling.sanitizers import host_reading, sanitized_here
 from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.hardware import detect
-from kernelwright.tools.languages import Built, compile_candidate, language_of, new_candidate
+from kernelwright.tools.languages import (
+    Built,
+    CompileRefusedError,
+    compile_candidate,
+    language_of,
+    new_candidate,
+)
 from kernelwright.tools.types import Candidate, Evaluation, Task, TracePolicy, Verdict, Verification
 
 FILE = """
@@ -104,6 +110,46 @@ async def test_what_the_right_answer_hides_is_found_and_an_honest_twin_passes(
     assert "(line 7)" in beyond.reason
     assert overflow.verdict is Verdict.UNDEFINED_BEHAVIOUR
     assert "signed integer overflow" in overflow.reason
+
+
+_PEEK = "static float peek(const float* p) { return *p; }"
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "words"),
+    [
+        (
+            "",
+            "\n#ifndef __SANITIZE_ADDRESS__\nvolatile float u = x[(i + 1) * m]; (void)u;\n#endif\n",
+            "reads otherwise",
+        ),
+        (
+            "",
+            "\n#ifdef __NO_MATH_ERRNO__\nvolatile float u = x[(i + 1) * m]; (void)u;\n#endif\n",
+            "reads otherwise",
+        ),
+        (
+            f'__attribute__((no_sanitize("address"), noinline)) {_PEEK}\n',
+            "volatile float u = peek(x + (i + 1) * m); (void)u;",
+            "look away (no_sanitize)",
+        ),
+        (
+            f"#define J(a, b) a##b\n__attribute__((J(no_sani, tize_address), noinline)) {_PEEK}\n",
+            "volatile float u = peek(x + (i + 1) * m); (void)u;",
+            "look away (no_sanitize_address)",
+        ),
+    ],
+    ids=["its-macro", "a-flag-of-what-is-judged", "exempt", "exempt-by-pasting"],
+)
+async def test_a_kernel_that_hides_from_sanitizers_cheats(
+    head: str, line: str, words: str, tmp_path: Path
+) -> None:
+    kernel = (KERNEL % line).replace("extern", f"{head}extern", 1)
+    candidate = new_candidate("cpp", kernel, PLAN)
+    with pytest.raises(CompileRefusedError) as refused:
+        await language_of(candidate).build_sanitized(candidate, tmp_path, timeout_s=30)
+    assert words in refused.value.message
+    assert refused.value.verdict is Verdict.CHEATING
 
 
 async def test_a_compiler_without_sanitizers_verified_nothing(tmp_path, monkeypatch):

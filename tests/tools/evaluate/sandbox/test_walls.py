@@ -326,7 +326,7 @@ async def test_a_loopback_behind_a_wall_is_the_walls_own(
 
 def test_an_unknown_choice_is_refused(fresh_choice: pytest.MonkeyPatch) -> None:
     fresh_choice.setenv(walls.CHOICE, "perhaps")
-    with pytest.raises(ValueError, match="auto, require or off"):
+    with pytest.raises(EnvironmentLacksError, match="auto, require or off"):
         wall()
 
 

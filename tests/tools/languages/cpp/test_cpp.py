@@ -140,6 +140,21 @@ async def test_headers_outside_of_the_list_are_refused(compiled, line: str) -> N
     assert "may not include" in failure.message
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#if __has_include("/etc/passwd")\n#endif',
+        "#if __has_\\\ninclude(<unistd.h>)\n#endif",
+        '#pragma GCC dependency "/etc/passwd"',
+        '_Pragma("GCC  dependency \\"/etc/passwd\\"")',
+    ],
+)
+async def test_a_kernel_learns_nothing_of_the_hosts_files(compiled, line: str) -> None:
+    failure = await compiled(f"{line}\n{SUM}")
+    assert isinstance(failure, CompileFailure)
+    assert "may not ask which files there are" in failure.message
+
+
 async def test_maths_openmp_and_memory_blocks_are_allowed(compiled) -> None:
     kernel = """#include "kernelwright.hpp"
 #include <algorithm>
@@ -209,6 +224,11 @@ def test_only_shared_objects_are_read(tmp_path: Path) -> None:
             "read a clock",
         ),
         (
+            "#include <immintrin.h>\n"
+            "extern \"C\" void f(int* x) { __writeeflags(__readeflags() | 1 << 18); }",
+            "change the processor's flags",
+        ),
+        (
             "#define J(a, b) a##b\n"
             '__attribute__((J(sec, tion)(".rodata,\\"a\\"\\n\\tsyscall\\n#"))) const int q = 1;\n'
             'extern "C" void f(int* x) { x[0] = *(volatile const int*)&q; }',
@@ -229,8 +249,8 @@ def test_only_shared_objects_are_read(tmp_path: Path) -> None:
         ("extern \"C\" void _init() {}\nextern \"C\" void f(int* x) {}", "when it is loaded"),
     ],
     ids=[
-        "static", "thread-local", "static-inside", "rounding", "clock", "smuggled-assembly",
-        "own-section", "sets-threads", "does-not-join", "init",
+        "static", "thread-local", "static-inside", "rounding", "clock", "flags",
+        "smuggled-assembly", "own-section", "sets-threads", "does-not-join", "init",
     ],
 )  # fmt: skip
 async def test_what_would_outlast_or_escape_the_call_is_refused(

@@ -21,16 +21,17 @@ import contextlib
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 
-from kernelwright.tools.evaluate.foreign.messages import Books, books
+from kernelwright.tools.evaluate.foreign.messages import Books, books, name_of
 from kernelwright.tools.evaluate.rules import Defence, Rules
 from kernelwright.tools.evaluate.sandbox.bytecode import WORKER_IMPORTS, worker_environment
 from kernelwright.tools.evaluate.sandbox.ending import Ended, Limits, until_over
-from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes
+from kernelwright.tools.evaluate.sandbox.process_tree import machine_bytes, moves
 from kernelwright.tools.evaluate.sandbox.walled import Enclosure, Walled, start_walled
 from kernelwright.tools.evaluate.sandbox.walls import standing
 from kernelwright.tools.types import Isolation
@@ -39,6 +40,7 @@ ASLEEP: Mapping[str, str] = MappingProxyType({"OMP_WAIT_POLICY": "passive", "GOM
 
 
 _KEPT_OUTPUT_BYTES = 16_384
+_PAUSE_S, _PAUSE_POLL_S = 0.5, 0.0005
 
 
 class GuestProcess:
@@ -55,6 +57,8 @@ class GuestProcess:
         self._how: str = "exited"
         self._amount = 0
         self._limit_s = 0.0
+        self._present: frozenset[int] = frozenset()
+        self._moving: frozenset[int] = frozenset()
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._watch())]
 
     @classmethod
@@ -106,6 +110,31 @@ class GuestProcess:
         """What it used up to now."""
         running = self._walled.processes()
         return books(running, self._walled.held_bytes(running))
+
+    async def pause(self) -> None:
+        """Let everything that it started stand still; returns when it does.
+
+        On a busy machine it takes its while until every thread has heard. One that waits for a
+        disk may not hear for long: it does nothing meanwhile, and is not blamed later.
+        """
+        self._walled.pause()
+        until_s = time.monotonic() + _PAUSE_S
+        while True:
+            self._moving = frozenset(pid for pid in self._walled.processes() if moves(pid))
+            if not self._moving or time.monotonic() > until_s:
+                break
+            await asyncio.sleep(_PAUSE_POLL_S)
+        self._present = frozenset(self._walled.processes())
+
+    def resume(self) -> tuple[str, ...]:
+        """Let it go on; names of those that did not stand still until now.
+
+        A timer of the kernel's can wake a process that nobody told to go on.
+        """
+        now = [pid for pid in self._walled.processes() if pid not in self._moving]
+        woke = [name_of(pid) for pid in now if pid not in self._present or moves(pid)]
+        self._walled.resume()
+        return tuple(woke)
 
     async def stop(self, how: str, limit_s: float) -> Ended:
         """End it if it still runs; how it ended.

@@ -85,6 +85,11 @@ class GuestBroker:
             raise ConnectionError(f"nobody is seated as {inquiry.guest}")
         if inquiry.stop:
             return GuestAnswer(ended=await guest.stop(inquiry.stop, inquiry.limit_s))
+        if inquiry.pause:
+            await guest.pause()
+            return GuestAnswer()
+        if inquiry.pause is False:
+            return GuestAnswer(woke=guest.resume())
         return GuestAnswer(books=guest.books())
 
     def _hand_over(self, inquiry: GuestQuestion) -> None:
