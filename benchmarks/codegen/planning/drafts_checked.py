@@ -94,7 +94,8 @@ self.batch(x) | F.relu(self.batch(self.conv(x))) | x + F.silu(self.batch(self.co
 F.max_pool2d(F.relu(x), 2) | F.avg_pool2d(x, 2) | self.conv(F.gelu(x)) | F.relu6(x)
 F.relu(self.batch(F.conv2d(x, self.deep[:16], padding=1, groups=16))) | F.hardswish(self.other(x))
 x * torch.sigmoid(self.other(x).mean((2, 3), keepdim=True)) | F.interpolate(x, scale_factor=2)
-F.max_pool2d(self.other(self.conv(x)), 3, 2, 1) | self.other(x.mT) | torch.cat([x, self.batch(x)], 1)[:, ::2]
+F.max_pool2d(self.other(self.conv(x)), 3, 2, 1) | self.other(x.mT)
+torch.cat([x, self.batch(x)], 1)[:, ::2]
 F.interpolate(x, scale_factor=2, mode="bilinear") | F.batch_norm(x, None, None, training=True)
 """
 ENDS = """
