@@ -1,7 +1,8 @@
 """Verifies and times the gradients of this export; `verify.py` calls it.
 
-Where the export can run its kernels under autograd, gradients by every way that module.py offers
-are compared with those of the reference in float64, by the same bound as results. Where the export
+Where the export can run its kernels under autograd, gradients by every way that module.py offers,
+and what a step leaves in buffers, are compared with those of the reference in float64, by the same
+bound as results. Where the export
 has kernels both ways, or with `--steps`, a whole training step (forward, backward, AdamW as PyTorch
 has it for the device) is then timed in turns with that of the reference in eager mode: each way in
 few pairs as a first look, kernels both ways and what may be the fastest in as many as other times
@@ -99,13 +100,24 @@ def check(verify: SimpleNamespace, pair: Any, choices: list[str]) -> dict[str, b
 def _expected(
     verify: SimpleNamespace, pair: Any, seed: int
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """The reference's gradients for that draw of inputs, and those in float64."""
+    """The reference's gradients for that draw of inputs and its buffers, and those in float64."""
     inputs, reference = pair.inputs(seed, lambda x: x), pair.reference
-    doubles = [*map(verify.doubled, inputs)]
-    theirs = _gradients(verify, pair, reference, inputs)
+    doubles, in_doubles = [*map(verify.doubled, inputs)], verify.in_doubles(reference)
+    names = verify.shared_buffers(pair.module, reference)
+    before = verify.state(reference, names)
+    theirs = _gradients(verify, pair, reference, inputs) | _buffers(verify, pair, reference)
+    for name, value in zip(names, before, strict=True):  # every way begins with these
+        reference.get_buffer(name).copy_(value)
     throughout = verify.float64_throughout  # a backward of one's own names types as well
-    exact = _gradients(verify, pair, verify.in_doubles(reference), doubles, throughout)
-    return theirs, exact
+    exact = _gradients(verify, pair, in_doubles, doubles, throughout)
+    return theirs, exact | _buffers(verify, pair, in_doubles)
+
+
+def _buffers(verify: SimpleNamespace, pair: Any, module: Any) -> dict[str, torch.Tensor]:
+    """What a step left in the buffers, by name; numbers of calls as fractions like the rest."""
+    names = verify.shared_buffers(pair.module, pair.reference)
+    held = zip(names, verify.state(module, names), strict=True)
+    return {f"buffer {n}": x if x.is_floating_point() else x.double() for n, x in held}
 
 
 def _worst(
@@ -121,11 +133,11 @@ def _worst(
     pair.module.load_state_dict(pair.reference.state_dict())
     counters = _counters(exported, choice)
     before = [_ran(counts) for counts in counters]
-    mine = _gradients(verify, pair, pair.module, inputs)
+    mine = _gradients(verify, pair, pair.module, inputs) | _buffers(verify, pair, pair.module)
     if any(_ran(counts) == then for counts, then in zip(counters, before, strict=True)):
         return float("inf"), f"the kernels did not run ({[*map(dict, counters)]})"
     theirs, exact = expected
-    worst = 0.0
+    worst, where = 0.0, ""
     for name, value in exact.items():
         if (name in mine) != (name in theirs):
             return float("inf"), f"{name} has a gradient on one side only"
@@ -133,8 +145,23 @@ def _worst(
             continue
         least = verify.ROUNDING[mine[name].dtype] / 2
         allowed = max(verify.error(theirs[name], value), least)
-        worst = max(worst, max(verify.error(mine[name], value), least) / allowed)
-    return worst, "" if worst <= verify.BOUND else "its error is too large"
+        if name.startswith("buffer ") and verify.error(mine[name], value) > verify.BOUND * allowed:
+            allowed = max(allowed, _moved(verify, pair, inputs, name, value))
+        ratio = max(verify.error(mine[name], value), least) / allowed
+        worst, where = max((worst, where), (ratio, name))
+    return worst, "" if worst <= verify.BOUND else f"the error of {where} is too large"
+
+
+def _moved(
+    verify: SimpleNamespace, pair: Any, inputs: list[Any], name: str, exact: torch.Tensor
+) -> float:
+    """How far roundings move a buffer's new value: a mean that cancels may be exact by chance."""
+    truth_of = verify.in_doubles(pair.reference)
+    names = verify.shared_buffers(pair.module, pair.reference)
+    before = names, verify.state(truth_of, names)
+    place = names.index(name.removeprefix("buffer ")) - len(names)
+    moved = verify.roundings(pair, truth_of, before, inputs, (1, 2))
+    return max(float(verify.error(one[place], exact)) for one in moved)
 
 
 def _counters(exported: Any, choice: str) -> list[Any]:

@@ -5,6 +5,9 @@ right to any order, as the reference's are. A whole training step is then slower
 reference's by the time of the kernels, so the default stays the reference unless a backward of our
 own was found that makes the step faster. That one holds the example's sizes: where an export serves
 others, a step at those is the reference's. The choice stands in module.py as `GRADIENTS`.
+
+A forward that updates buffers cannot be run again for its gradients: with a backward of our own
+the kernels write new values once, as the forward does; without one a step is the reference's.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from kernelwright.tools.types import InputSpec, Task
 from kernelwright.tools.types.backward import BackwardRead, ReadKind
 from kernelwright.tools.types.training import TrainingSummary
 
+_TWICE = "it updates buffers, which a second forward would update again"
 _NOTHING_GAINED = "a step that recomputes takes longer than the reference's own, by the kernels."
 
 
@@ -30,11 +34,13 @@ class Gradients:
         refused: why only the reference can; "" where the kernels may run forward.
         floating_outputs: the places of the results that can have a gradient.
         training: what is known of a step with a backward of our own; None where there is none.
+        once: whether the forward can run once alone, as it updates buffers.
     """
 
     refused: str
     floating_outputs: tuple[int, ...]
     training: TrainingSummary | None = None
+    once: bool = False
 
     @property
     def trainable(self) -> bool:
@@ -60,7 +66,11 @@ def gradients_of(material: Material) -> Gradients:
     plan = validate_plan(material.candidate.plan, source)
     refused = _refused(task, plan, floating)
     known = not refused and _reads(material) <= _known(material, plan)
-    return Gradients(refused, floating, training_of(material) if known else None)
+    training = training_of(material) if known else None
+    once = bool(plan.updates or task.graph.mutations)
+    if once and not refused and training is None:
+        refused = _TWICE
+    return Gradients(refused, floating, training, once)
 
 
 def is_own(material: Material) -> bool:
@@ -100,7 +110,7 @@ def _prepare_ms(material: Material) -> float:
 def why_not_own(material: Material) -> str:
     """Why an export of this has no kernels for its gradients; "" where it has."""
     found = gradients_of(material)
-    if found.refused or found.training is not None:
+    if found.training is not None or found.refused not in ("", _TWICE):
         return found.refused
     if material.backward is None:
         return "no kernels were found for it"
@@ -156,8 +166,6 @@ def _refused(task: Task, plan: Plan, floating: tuple[int, ...]) -> str:
     parameters = [w for w in weights if w.tensor.dtype.is_floating or w.tensor.dtype.is_complex]
     unread = [item.name for item in parameters if item.name not in plan.weights]
     given = any(spec.tensor is not None and spec.tensor.dtype.is_floating for spec in task.inputs)
-    if plan.updates or task.graph.mutations:
-        return "it updates buffers, which a second forward would update again"
     if task.draws_random:
         return "it draws random numbers, of which a second forward would draw others"
     if unread:
@@ -179,8 +187,7 @@ def words(material: Material) -> str:
         return (
             "those of float64 were compared with the backward's kernels for what these are given "
             "(`backward/VERIFICATION.md`); forward and backward together are compared by "
-            "`verify.py`. Second derivatives recompute through the reference."
-            f"{_other_sizes(material)}"
+            f"`verify.py`. {_second_derivatives(found)}{_other_sizes(material)}"
         )
     return (
         "there is no backward of our own. Where autograd is recording, `module.py` runs the "
@@ -188,6 +195,15 @@ def words(material: Material) -> str:
         "backward runs the reference's forward again: less is kept between the two, but a step "
         "takes longer by the kernels' time. It was not timed."
     )
+
+
+def _second_derivatives(found: Gradients) -> str:
+    if found.once:
+        return (
+            "Buffers are written by the forward's kernels. There are no second derivatives, as the "
+            "forward updates buffers."
+        )
+    return "Second derivatives recompute through the reference."
 
 
 def _other_sizes(material: Material) -> str:
@@ -221,10 +237,25 @@ def values(
         "trainable": found.trainable,
         "floating_outputs": found.floating_outputs,
         "own": own,
+        "once": found.once,
+        "updates_made": _updates_made(material),
+        "operator_backward": own and not found.once and not _keeps(material),
         "gradients_choice": found.choice,
         "gradients_why": found.why,
         **_own(material, names, [*inputs, *weights] if own else []),
     }
+
+
+def _keeps(material: Material) -> int:
+    return 0 if material.backward is None else material.backward.found.kept
+
+
+def _updates_made(material: Material) -> dict[str, int]:
+    """By what a buffer is called in the export: where the step's forward returns its new value."""
+    if material.backward is None:
+        return {}
+    first = len(material.task.outputs)
+    return {repr(name): first + at for at, name in enumerate(material.backward.found.updates)}
 
 
 def _reads(material: Material) -> set[BackwardRead]:

@@ -3,7 +3,7 @@
 The file is a module like any other, so that the same search finds kernels for it. It is given what
 the forward read, the forward's results, and the gradients of these; what it needs besides it
 computes again. Where that would take products, the step has a forward of its own, one more such
-file, which returns what it keeps behind its results.
+file, which returns buffers' new values and what it keeps behind its results.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Backward(Value):
         gives: the gradients, by what they belong to.
         forward: the text of the step's own forward; "" where the module's own is enough.
         forward_reads: its arguments in order.
-        kept: how many tensors it returns behind its results.
+        kept: how many tensors it returns behind its results and the updates.
+        updates: the buffers that a forward writes, in the order in which the step's own forward
+            returns their new values behind its results.
         forward_ms: the reference's forward with autograd recording, the least of several calls.
         step_ms: the same with its backward.
         eager_forward_ms: the forward with nothing recorded.
@@ -67,6 +69,7 @@ class Backward(Value):
     forward: str = ""
     forward_reads: tuple[BackwardRead, ...] = ()
     kept: int = 0
+    updates: tuple[str, ...] = ()
     forward_ms: float = Field(default=0, ge=0)
     step_ms: float = Field(default=0, ge=0)
     eager_forward_ms: float = Field(default=0, ge=0)

@@ -3,13 +3,14 @@
     python benchmarks/codegen/planning/drafts_checked.py FOLDER --kind images --seed 1 --seconds 240
         [--gradients] [--drafts 2]
 
-Draws compositions of a few operators (`images`, `sequences`, or `blocks` in the manner of
-transformers, these in three types) or, as `judged`, what `judge/random_modules.py` draws, or, as
-`operators`, a module for each use of `operator_uses.py`, once; writes each into the folder, and
-takes the first drafts of its search: their plans must be valid and their kernels compile, for this
-CPU and for an H200 by NVRTC; those for the CPU are called beside the module itself. With
-`--gradients` the same is done with the module's backward. A line is told of whatever goes wrong,
-with the module's file; a module that is refused is told with the sentence. Needs no GPU.
+Draws compositions of a few operators (`images`, `sequences`, `networks` of convolutions and batch
+norms in training, or `blocks` in the manner of transformers, these in three types) or, as `judged`,
+what `judge/random_modules.py` draws, or, as `operators`, a module for each use of
+`operator_uses.py`, once; writes each into the folder, and takes the first drafts of its search:
+their plans must be valid and their kernels compile, for this CPU and for an H200 by NVRTC; those
+for the CPU are called beside the module itself. With `--gradients` the same is done with the
+module's backward. A line is told of whatever goes wrong, with the module's file; a module that is
+refused is told with the sentence. Needs no GPU.
 
 What is right is decided more coarsely than by the judge: an error of a few times the module's own,
 or of 2e-5 (float32) and 4e-3 (half the width) of the largest value. Backwards are called on
@@ -88,6 +89,15 @@ F.softmax(x, -1, dtype=torch.float32).to(x.dtype) | x.unflatten(-1, (4, -1)).ama
 F.group_norm(x.transpose(1, 2), 4).transpose(1, 2) | x.float().softmax(-1).type_as(x) @ self.w
 x.to(torch.float64).sum(1, keepdim=True).to(x.dtype) * 0.1 + x | x * self.b + self.b
 """
+NETWORKS = """
+self.batch(x) | F.relu(self.batch(self.conv(x))) | x + F.silu(self.batch(self.conv(x)))
+F.max_pool2d(F.relu(x), 2) | F.avg_pool2d(x, 2) | self.conv(F.gelu(x)) | F.relu6(x)
+F.relu(self.batch(F.conv2d(x, self.deep[:16], padding=1, groups=16))) | F.hardswish(self.other(x))
+x * torch.sigmoid(self.other(x).mean((2, 3), keepdim=True)) | F.interpolate(x, scale_factor=2)
+F.max_pool2d(self.other(self.conv(x)), 3, 2, 1) | self.other(x.mT)
+torch.cat([x, self.batch(x)], 1)[:, ::2]
+F.interpolate(x, scale_factor=2, mode="bilinear") | F.batch_norm(x, None, None, training=True)
+"""
 ENDS = """
 x | x.sum() | x.mean(1) | x.amax(-1) | x.sum(0) | x.argmax(-1) | x.softmax(1).sum(2)
 x.flatten(1).logsumexp(1) | x.std((1, 2)) | (x.max(1).values, x.min(2).values) | x.float()
@@ -95,6 +105,7 @@ F.mse_loss(x, x.flip(1)) | {"a": x, "b": (x.mean(), None, 3)} | x.transpose(1, 2
 """
 KINDS = {
     "images": (IMAGES, ("2, 16, 16, 16", "2, 16, 13, 10", "2, 16, 8, 24"), ("float32",)),
+    "networks": (NETWORKS, ("4, 16, 16, 16", "3, 16, 13, 10", "2, 16, 8, 24"), ("float32",)),
     "sequences": (SEQUENCES, ("2, 16, 24", "3, 33, 17", "1, 64, 40", "4, 7, 130"), ("float32",)),
     "blocks": (BLOCKS, ("2, 16, 32", "2, 33, 32"), ("float32", "bfloat16", "float16")),
 }
@@ -113,6 +124,8 @@ class Model(nn.Module):
         self.w = nn.Parameter(torch.randn({rows}, 32) * 0.2)
         self.b = nn.Parameter(torch.randn({wide}))
         self.norm, self.inner = nn.LayerNorm(32), nn.Linear(32, 32)
+        self.conv, self.batch = nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.other = nn.BatchNorm2d(16, eps=1e-3, momentum=0.01)
         self.to(torch.{dtype})
 
     def forward(self, x):
@@ -130,7 +143,7 @@ def drawn(source: random.Random, kind: str) -> str:
     if kind == "judged":
         return module(source.randrange(1 << 30), 0).source
     own, shapes, dtypes = KINDS[kind]
-    pool, ends = parts(ANY + own), parts(ENDS)
+    pool, ends = parts(own if kind == "networks" else ANY + own), parts(ENDS)
     lines = [f"        x = {source.choice(pool)}" for _ in range(source.randint(2, 4))]
     sizes = (32, 32) if kind == "blocks" else (256, 4096)
     return FILE.format(

@@ -329,7 +329,11 @@ def test_what_gradients_are_held_against_is_in_float64_whatever_types_are_named(
     model, x = Counted(), torch.randn(4, 5)
     evidence = {"task": {"entry_kind": "kernelbench"}}
     pair = SimpleNamespace(
-        exported=None, evidence=evidence, reference=model, inputs=lambda seed, change: [x]
+        exported=None,
+        evidence=evidence,
+        module=model,
+        reference=model,
+        inputs=lambda seed, change: [x],
     )
     theirs, exact = exported_gradients._expected(verify, pair, 0)
     torch.manual_seed(0)

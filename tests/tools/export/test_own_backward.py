@@ -129,7 +129,7 @@ sys.argv = ["verify.py", "--no-timing"]
 runpy.run_path("verify.py", run_name="__main__")
 """
     assert "gradients 'own', own inputs" in (said := outside(code, cwd=wrong, status=1))
-    assert "WRONG: its error is too large" in said
+    assert "WRONG: the error of input 0 is too large" in said
 
 
 def test_verify_says_which_gradients_fail_and_compares_the_others(own, outside, tmp_path):

@@ -7,8 +7,10 @@ nothing exports (masks of all ones are left out) is read as in the forward's own
 graph uses results of the forward, they are given. What else it needs of the forward it computes
 again from the forward's arguments, unless that would take products: then a forward of the step's
 own keeps it (`kept.py`), also a module file. Of several results those that are floating have a
-gradient. Only called inside workers.
-Not covered: modules that update buffers, and recurrent layers, whose gradients would be unrolled.
+gradient. Buffers that a forward updates are written by whoever runs it: the step's own forward
+returns their new values. Only called inside workers.
+Not covered: backwards that read what the forward writes into a buffer, and recurrent layers, whose
+gradients would be unrolled.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ from kernelwright.tools.types.outline import Outline, Region
 
 _ORDER: Mapping[ReadKind, int] = {"input": 0, "weight": 0, "kept": 1, "result": 2, "gradient": 3}
 
-Pull = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
+Values = tuple[torch.Tensor, ...]
+Pull = Callable[[Values], Values]
 
 
 def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -> Backward:
@@ -71,7 +74,9 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
         constants = constants_of(module)
         with _attention(reference.device):
             read = _forward(module, task, arguments)
-            traced = _traced(read, {**tensors, **constants}, len(constants), wanted, gradients)
+            traced = _traced(
+                read, {**tensors, **constants}, len(constants), wanted, _updated(task), gradients
+            )
         given: Tensors = {**tensors, **_ends(task, results, gradients)}
         return timed(forward, given, wanted, _written(task, traced, given, wanted))
     except RefusedError:
@@ -107,13 +112,16 @@ def why_no_backward(task: Task) -> str:
     """Why a task's backward cannot be a task of its own; "" where it may."""
     if task.parts:
         return "A module that cannot be traced as a whole has no backward that can be."
-    if task.graph.mutations:
-        return "The module updates buffers."
     if task.draws_random:
         return "The module draws random numbers."
     if not any(spec.dtype.is_floating for spec in task.outputs):
         return "No result is a floating tensor."
     return ""
+
+
+def _updated(task: Task) -> list[BackwardRead]:
+    """The buffers that the forward writes."""
+    return [BackwardRead(kind="weight", name=item.target) for item in task.graph.mutations]
 
 
 def _attention(device: str) -> AbstractContextManager[object]:
@@ -144,6 +152,8 @@ def _tensors(reference: Reference, task: Task, arguments: Sequence[object]) -> T
     }
     if len({id(tensor) for tensor in weights.values()}) < len(weights):
         raise refuse("Parts of the module share a weight.")
+    for item in task.graph.mutations:  # the forward is called here, and the module's stay
+        weights[item.target] = weights[item.target].clone()
     found |= {BackwardRead(kind="weight", name=name): held for name, held in weights.items()}
     return found
 
@@ -171,6 +181,7 @@ def _traced(
     tensors: Tensors,
     constants: int,
     wanted: Sequence[BackwardRead],
+    updated: Sequence[BackwardRead],
     gradients: tuple[torch.Tensor, ...],
 ) -> Step:
     """The whole step's graph; its placeholders: the tensors, then the results' gradients.
@@ -181,12 +192,14 @@ def _traced(
     def step(values: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         held = dict(zip(tensors, values, strict=True))
 
-        def of_wanted(*chosen: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return forward({**held, **dict(zip(wanted, chosen, strict=True))})
+        def of_wanted(*chosen: torch.Tensor) -> tuple[Values, Values]:
+            written = {read: held[read].clone() for read in updated}
+            results = forward({**held, **dict(zip(wanted, chosen, strict=True)), **written})
+            return results, tuple(written.values())
 
-        found = torch.func.vjp(of_wanted, *(held[read] for read in wanted))
-        results, pull = cast("tuple[tuple[torch.Tensor, ...], Pull]", found)
-        return [*results, *pull(gradients)]
+        found = torch.func.vjp(of_wanted, *(held[read] for read in wanted), has_aux=True)
+        results, pull, updates = cast("tuple[Values, Pull, Values]", found)
+        return [*results, *updates, *pull(gradients)]
 
     graph = functional(step, list(tensors.values()), gradients)
     placeholders = graph.find_nodes(op="placeholder")
@@ -209,12 +222,26 @@ def _traced(
     simplify(traced)
     make_empty_anew(graph)
     count = len(gradients)
+    ends = [*map(_unwrapped, traced.outputs)]
     return Step(
         traced=traced,
-        results=tuple(map(_unwrapped, traced.outputs[:count])),
-        gradients=tuple(map(_unwrapped, traced.outputs[count:])),
+        results=tuple(ends[:count]),
+        updates=tuple(map(_copied, ends[count : count + len(updated)])),
+        gradients=tuple(ends[count + len(updated) :]),
         upstream=tuple(placeholders[-count:]),
     )
+
+
+def _copied(node: fx.Node) -> fx.Node:
+    """What is written into a buffer of its own type."""
+    while node.target is torch.ops.aten.copy.default:
+        into, value = node.args[:2]
+        if not isinstance(into, fx.Node) or not isinstance(value, fx.Node):
+            break
+        if into.meta["val"].dtype != value.meta["val"].dtype:
+            break
+        node = value
+    return node
 
 
 def _unwrapped(node: fx.Node) -> fx.Node:
@@ -246,16 +273,21 @@ def _written(
     values = dict(zip(placeholders, (given[read] for read in passed), strict=True))
     write = partial(_file, _outlined(step, values), reads)
     source, read_back = write(f"The backward of {task.name}", parts.backward, made)
+    updated = _updated(task)
+    if changed := next((read.name for read in read_back if read in updated), None):
+        raise refuse(f"The backward reads the buffer {changed!r}, which the forward updates.")
     forward, read_forward = "", tuple[BackwardRead, ...]()
     if parts.kept:
         title = f"The forward of {task.name} in a training step"
-        forward, read_forward = write(title, parts.forward, [*step.results, *parts.kept])
+        made_forward = [*step.results, *step.updates, *parts.kept]
+        forward, read_forward = write(title, parts.forward, made_forward)
     return Backward(
         source=source,
         reads=read_back,
         forward=forward,
         forward_reads=read_forward,
         kept=len(parts.kept),
+        updates=tuple(read.name for read in updated),
         gives=tuple(
             BackwardGives(
                 kind=read.kind,

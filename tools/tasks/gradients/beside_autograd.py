@@ -1,7 +1,7 @@
 """Holds the file of a backward beside autograd's own: the same gradients, and what each takes.
 
 Times are taken in turns on the same tensors, so that they can be compared with each other.
-Not covered: how exact the gradients are, which the judge holds against float64.
+Not covered: how exact gradients and buffers' new values are, which the judge holds against float64.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def timed(
 
     with torch.no_grad():
         check_alike(file(*arguments), step, found, wanted)
+        if found.forward and found.updates:
+            check_updates(forward, tensors, given, found)
     calls: dict[str, Callable[[], object]] = {
         "eager_forward_ms": lambda: forward(tensors),
         "forward_ms": recorded,
@@ -114,6 +116,19 @@ def check_alike(
                 f"The gradient of {wanted[at].name!r} is not what autograd computes, as where a "
                 "custom autograd function has a backward of its own."
             )
+
+
+def check_updates(forward: Forward, tensors: Tensors, given: Tensors, found: Backward) -> None:
+    """Refuse new values of buffers that are not what the module's forward writes."""
+    buffers = [BackwardRead(kind="weight", name=name) for name in found.updates]
+    written = {read: tensors[read].clone() for read in buffers}
+    results = len(forward({**tensors, **written}))
+    made = _loaded(found.forward)(*(given[read] for read in found.forward_reads))
+    for read, value in zip(buffers, made[results : results + len(buffers)], strict=True):
+        before, right = tensors[read].double(), written[read].double()
+        moved = (right - before).abs().max() + torch.finfo(torch.float32).eps * right.abs().max()
+        if bool(((value.double() - right).abs() > _MOST_APART * moved).any()):
+            raise refuse(f"What the forward writes into {read.name!r} is not what was traced.")
 
 
 def _kept(found: Backward, given: Tensors) -> Tensors:

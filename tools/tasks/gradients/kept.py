@@ -34,14 +34,16 @@ class Step:
     """A forward and its backward as one graph.
 
     Attributes:
-        traced: the graph; its outputs are the results, then the gradients.
+        traced: the graph; its outputs are the results, then the updates, then the gradients.
         results: what the forward returns.
+        updates: what it writes into buffers.
         gradients: what the backward returns.
         upstream: the placeholders of the results' gradients.
     """
 
     traced: Traced
     results: tuple[fx.Node, ...]
+    updates: tuple[fx.Node, ...]
     gradients: tuple[fx.Node, ...]
     upstream: tuple[fx.Node, ...]
 
@@ -56,7 +58,7 @@ class Split:
     """Which operators each direction carries out, in order.
 
     Attributes:
-        forward: they make results and what is kept; none where nothing is kept.
+        forward: they make results, updates and what is kept; none where nothing is kept.
         kept: what the backward is given beside arguments, results and their gradients.
         backward: they make the gradients.
     """
@@ -72,8 +74,9 @@ def split(step: Step, *, may_keep: bool) -> Split:
     needed = _before(step.gradients, step.results)
     after = _behind(nodes, step.upstream)
     again = [node for node in needed if node not in after]
-    made = all(node.op != "placeholder" for node in step.results)
-    distinct = len(set(step.results)) == len(step.results)
+    ends = (*step.results, *step.updates)
+    made = all(node.op != "placeholder" for node in ends)
+    distinct = len(set(ends)) == len(ends)
     costly = any(_name(node) in CONTRACTIONS for node in again)
     if not (may_keep and made and distinct and costly):
         return Split((), (), _in_order(nodes, needed))
@@ -87,7 +90,7 @@ def split(step: Step, *, may_keep: bool) -> Split:
     sources = _sources(nodes, step.results, after)
     kept = _in_order(nodes, {source for node in crossing for source in sources[node]})
     return Split(
-        forward=_in_order(nodes, _before((*step.results, *kept), ())),
+        forward=_in_order(nodes, _before((*ends, *kept), ())),
         kept=kept,
         backward=_in_order(nodes, _before(step.gradients, (*step.results, *kept))),
     )
