@@ -36,13 +36,31 @@ def make_model():
 def get_inputs():
     return [torch.randn(48, 32)]
 """
+NORMED = MODULE.replace(
+    "self.inner = nn.Linear(32, 64)",
+    "self.inner = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64))",
+)
+UPDATED = tuple(
+    f"inner.1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
+)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("nothing_compiled")
+@pytest.mark.parametrize(
+    ("module", "kept", "updates"),
+    [(MODULE, 1, ()), (NORMED, 4, UPDATED)],
+    ids=["a-layer", "a-batch-norm-in-training"],
+)
 async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: SearchProfile, short: Rules
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tiny: SearchProfile,
+    short: Rules,
+    module: str,
+    kept: int,
+    updates: tuple[str, ...],
 ) -> None:
     made: list[tuple[str, str]] = []
     measure = KnownBaselines._measure
@@ -53,7 +71,7 @@ async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(
 
     monkeypatch.setattr(KnownBaselines, "_measure", noted)
     file = tmp_path / "whole.py"
-    file.write_text(MODULE)
+    file.write_text(module)
     policy = TracePolicy(entry="make_model", makes=True)
     judge = LocalExecutor.create("cpu", tmp_path / "scratch", rules=short)
     try:
@@ -76,7 +94,8 @@ async def test_what_a_backward_is_kept_is_searched_and_exported_with_it(
         archive.close()
     assert material.backward is not None
     assert material.backward.forward is not None
-    assert material.backward.found.kept == 1
+    assert material.backward.found.kept == kept
+    assert set(material.backward.found.updates) == set(updates)
     assert {item.kind for item in material.backward.found.gives} == {"weight"}
     folder = export_folder(material, tmp_path / "faster")
     assert (folder / "forward" / "module.py").is_file()
