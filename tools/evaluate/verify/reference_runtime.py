@@ -34,7 +34,9 @@ from kernelwright.tools.tasks.graph.random_draws import state_of
 from kernelwright.tools.tasks.inputs.draws import with_short_significands
 from kernelwright.tools.types import Domain, RefusedError, Task, refuse
 
-_HARSHEST = ("large_offset", "heavy_tail", "extremes", "constant_rows", "normal", "tiny")
+_HARSHEST = (
+    "large_offset", "heavy_tail", "outliers", "extremes", "constant_rows", "normal", "tiny",
+)  # fmt: skip
 
 
 def harshest_first(task: Task, rules: Rules) -> list[str]:

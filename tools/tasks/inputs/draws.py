@@ -151,6 +151,8 @@ def _into_domain(values: torch.Tensor, domain: Domain) -> torch.Tensor:
 
 
 Shape = tuple[int, ...]
+# An unshifted exponential overflows of it in single precision, in float16 its square does not.
+_OUTLIER, _OF_OUTLIERS = 100.0, 65_536
 _SHORT = 1 + 2.0**-9 + 2.0**-12  # both small bits are lost in bfloat16, the last in half and TF32
 
 
@@ -168,6 +170,19 @@ def _heavy_tail(shape: Shape, dtype: torch.dtype, generator: torch.Generator) ->
     """Cauchy-like: a few values dominate every sum."""
     values = _normal(shape, dtype, generator)
     return values.div_(_normal(shape, dtype, generator).abs_().clamp_min_(1e-3))
+
+
+def _outliers(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Normal but for one value in 65,536, one at least, which hardly shows in sums and means."""
+    values = _normal(shape, dtype, generator)
+    count, device = values.numel(), generator.device
+    if count:
+        several = (1 + count // _OF_OUTLIERS,)
+        places = torch.randint(0, count, several, generator=generator, device=device)
+        sign = torch.randint(0, 2, several, generator=generator, device=device) * 2 - 1
+        values.view(-1)[places] = _OUTLIER * sign.to(values.dtype)
+        values.view(-1)[places[:1]] = _OUTLIER
+    return values
 
 
 def _tiny(shape: Shape, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -232,6 +247,7 @@ _FLOATING: dict[str, Callable[[Shape, torch.dtype, torch.Generator], torch.Tenso
     "normal": _normal,
     "large_offset": _large_offset,
     "heavy_tail": _heavy_tail,
+    "outliers": _outliers,
     "tiny": _tiny,
     "constant_rows": _constant_rows,
     "extremes": _extremes,

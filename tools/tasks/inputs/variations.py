@@ -21,6 +21,7 @@ DISTRIBUTIONS: tuple[str, ...] = (
     "normal",
     "large_offset",
     "heavy_tail",
+    "outliers",
     "tiny",
     "constant_rows",
     "extremes",
@@ -34,7 +35,7 @@ PROBES: tuple[str, ...] = ("short_significand", "large_scale", "small_scale")
 SHORTENED = "shortened"
 
 # In a bounded domain these saturate to one value, which tests nothing.
-_NEED_FREEDOM = ("large_offset", "extremes")
+_NEED_FREEDOM = ("large_offset", "extremes", "outliers")
 
 
 def applicable(task: Task, distribution: str) -> bool:
