@@ -1,10 +1,11 @@
-"""Tensors that a module keeps in lists and dictionaries: a trace bakes their values in.
+"""Tensors that are no weights, such as a module's in lists and dictionaries: a trace bakes them in.
 
-That is right for tables that every module of the class has, and wrong for what the constructor
-draws by chance: the next one has others. Not covered: what a file draws outside of the constructor.
+That is right for tables that every module of the class has, and wrong for what is drawn by chance:
+the next module, or the next import of the file, has others.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from types import ModuleType
 from typing import cast
 
 import torch
@@ -27,6 +28,22 @@ def drawn_table(
         return ""
     others = dict(_held(again()))
     return next((n for n, t in found.items() if n not in others or not _same(t, others[n])), "")
+
+
+def drawn_names(
+    file: ModuleType, again: ModuleType, baked: Collection[torch.Tensor]
+) -> tuple[str, ...]:
+    """Where a file holds what a graph bakes in, and an import under another seed something else."""
+    first, second = (
+        {place: held for name, value in vars(one).items() for place, held in _inside(value, name)}
+        for one in (file, again)
+    )
+    return tuple(
+        place
+        for place, held in first.items()
+        if any(held.shape == item.shape and _same(held.cpu(), item) for item in baked)
+        and not (place in second and _same(held, second[place]))
+    )
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
