@@ -161,6 +161,16 @@ def _shrink_backward(gradient: torch.Tensor, x: torch.Tensor, bound: float) -> t
     return torch.where(x.abs() <= bound, 0, gradient)
 
 
+def _copy_of(view: OpOverload) -> Callable[..., object]:
+    """What copies a view, or each of several."""
+
+    def copied(*given: object, **named: object) -> object:
+        made = view(*given, **named)
+        return [one.clone() for one in made] if isinstance(made, (tuple, list)) else made.clone()
+
+    return copied
+
+
 _OURS: Table = {
     aten.hardshrink_backward.default: _shrink_backward,
     aten.softshrink_backward.default: _shrink_backward,
@@ -171,6 +181,14 @@ _OURS: Table = {
     aten.min.dim: _min_dim,
     aten.max.default: lambda x: aten.amax(x, list(range(x.dim()))),
     aten.min.default: lambda x: aten.amin(x, list(range(x.dim()))),
+    aten.select_copy.int: _copy_of(aten.select.int),
+    aten.slice_copy.Tensor: _copy_of(aten.slice.Tensor),
+    aten.split_copy.Tensor: _copy_of(aten.split.Tensor),
+    aten.detach_copy.default: _copy_of(aten.alias.default),
+    aten.view_as_real_copy.default: _copy_of(aten.view_as_real.default),
+    aten.view_as_complex_copy.default: _copy_of(aten.view_as_complex.default),
+    aten._conj_copy.default: _copy_of(aten._conj_physical.default),
+    aten._neg_view_copy.default: aten.neg.default,
 }
 
 

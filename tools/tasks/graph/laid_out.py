@@ -5,13 +5,15 @@ memory as any other. `as_strided` reads whatever lies at some place; autograd wr
 forward changes a view in place, and a person for windows. Of a tensor that fills its memory, in
 whatever order of dimensions, it is a piece of the flat tensor that is unfolded dimension by
 dimension; what is scattered by it is put where the same view of the flat tensor's positions says.
+Of a tensor with gaps in its memory, elements are picked by the places at which they lie.
 
-Not covered, and left as they are: what is no view of a tensor that fills its memory, and scattering
-into a view, or by one that overlaps itself.
+Refused is what reads a gap, as that is nobody's value. Not covered, and left as they are:
+scattering into a view, into a tensor with gaps, or by a view that overlaps itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
@@ -19,6 +21,8 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.fx.node import Argument
+
+from kernelwright.tools.types import refuse
 
 aten = torch.ops.aten
 
@@ -46,6 +50,44 @@ def _strided(node: fx.Node) -> None:
     flat = _flat(node, source)
     if flat is not None:
         _replace(node, _viewed(node, flat, *_geometry(node, 1)))
+    elif _is_distinct(source.meta["val"].shape, source.meta["val"].stride()):
+        _replace(node, _picked(node, source, *_geometry(node, 1)))
+
+
+def _picked(
+    node: fx.Node, source: fx.Node, sizes: list[int], strides: list[int], offset: int
+) -> fx.Node:
+    """The strided view of a tensor with gaps, of elements of that tensor alone."""
+    value: torch.Tensor = source.meta["val"]
+    first = offset - int(value.storage_offset())
+    _check_gaps(value, torch.empty_strided(sizes, strides, device="meta"), first)
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    made = _call(node, aten.arange.default, reach, device=value.device)
+    rest = _call(node, aten.add.Tensor, _viewed(node, made, sizes, strides, 0), first)
+    index = None
+    for dim in _order(value):
+        step = value.stride(dim)
+        at = _call(node, aten.div.Tensor_mode, rest, step, rounding_mode="floor")
+        at = _call(node, aten.mul.Tensor, at, math.prod(value.shape[dim + 1 :]))
+        index = at if index is None else _call(node, aten.add.Tensor, index, at)
+        rest = _call(node, aten.remainder.Scalar, rest, step)
+    return _call(node, aten.index.Tensor, _call(node, aten.reshape.default, source, [-1]), [index])
+
+
+def _check_gaps(value: torch.Tensor, view: torch.Tensor, first: int) -> None:
+    """RefusedError where a view that begins so far behind a tensor's first element leaves it."""
+    rest = torch.full(view.shape, first)
+    for dim, (size, stride) in enumerate(zip(view.shape, view.stride(), strict=True)):
+        rest += stride * torch.arange(size).view(-1, *[1] * (view.dim() - dim - 1))
+    is_inside = rest >= 0
+    for dim in _order(value):
+        is_inside &= rest // value.stride(dim) < value.shape[dim]
+        rest %= value.stride(dim)
+    if not bool((is_inside & (rest == 0)).all()):
+        raise refuse(
+            "The forward reads memory between the elements of a strided tensor by as_strided; "
+            "give it the whole tensor, or a contiguous copy."
+        )
 
 
 def _scattered(node: fx.Node) -> None:
@@ -85,7 +127,9 @@ def _geometry(node: fx.Node, first: int) -> tuple[list[int], list[int], int]:
     """Sizes, strides and the offset, which begin at this argument."""
     sizes, strides = (list(cast("Sequence[int]", at)) for at in node.args[first : first + 2])
     given = node.args[first + 2] if len(node.args) > first + 2 else None
-    return sizes, strides, cast("int", given or 0)
+    if given is None:
+        given = cast("fx.Node", node.args[0]).meta["val"].storage_offset()
+    return sizes, strides, cast("int", given)
 
 
 def _order(value: torch.Tensor) -> list[int]:
