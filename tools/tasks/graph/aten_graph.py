@@ -37,6 +37,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.graph.composites import registered_composites, remembered_composites
+from kernelwright.tools.tasks.graph.inner_gradients import inner_gradient
 from kernelwright.tools.tasks.graph.lean_export import only_graphs, unchecked_distributions
 from kernelwright.tools.tasks.graph.traced import (
     Structure,
@@ -328,12 +329,19 @@ def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMod
         except RefusedError:
             raise
         except Exception as second:
-            raise refuse(_why(first), f"export: {first}\nfallback: {second}"[-4000:]) from first
+            said = f"export: {first}\nfallback: {second}"[-4000:]
+            raise refuse(_why(first, module, inputs), said) from first
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, module: nn.Module, inputs: Sequence[object]) -> str:
     if values := reads_values(error):
         return f"The forward {values}; not supported."
+    inner = inner_gradient(module, inputs)
+    if inner.startswith("autograd"):
+        return (
+            f"The forward takes gradients by {inner}, which cannot be "
+            "traced; torch.func.grad of a function that computes the same value can be."
+        )
     words, line = message(error), user_line(error)
     at = f" at {line}" if line else ""
     return f"The forward cannot be traced{at}: {type(error).__name__}: {words}."
@@ -367,7 +375,7 @@ def trace_outline(
         except RefusedError:
             raise
         except Exception as error:
-            raise refuse(_why(error), str(error)[-4000:]) from error
+            raise refuse(_why(error, module, inputs), str(error)[-4000:]) from error
     return traced, traced.graph.find_nodes(op="placeholder")
 
 

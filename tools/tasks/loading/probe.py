@@ -103,6 +103,9 @@ class ShrunkenFactories(TorchFunctionMode):
 REAL_INPUTS_BYTES = 2**28
 REAL_WEIGHTS_BYTES = 2**26
 
+# What a mask selects has as many elements as the mask has ones.
+_SELECT = ("nonzero", "masked_select")
+_FIXED = "; torch.where(mask, x, 0) has the size of x, and mask.sum() says how many are selected"
 _LOOKS_AT_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 Made = TypeVar("Made")
@@ -216,6 +219,8 @@ def _run_fake(
     except RefusedError as refused:
         if isinstance(refused.__cause__, _LOOKS_AT_VALUES):
             line = user_line(refused.__cause__)
-            why = f"{f' at {line}' if line else ''} ({refused.__cause__}), which cannot be traced"
-            raise refuse(f"The forward depends on the values of tensors{why}.") from refused
+            op = str(refused.__cause__)
+            why = f"{f' at {line}' if line else ''} ({op}), which cannot be traced"
+            hint = _FIXED if any(name in op for name in _SELECT) else ""
+            raise refuse(f"The forward depends on the values of tensors{why}{hint}.") from refused
         raise
