@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from kernelwright.tools.runtime import imports_out_of_sight
 from kernelwright.tools.tasks.audit.doubts import graph_badges
-from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph, trace_selections
 from kernelwright.tools.tasks.graph.convert import (
     constants_of,
     simplify,
@@ -174,7 +174,7 @@ def _traced_whole(
         found = probe(file, entry, policy.inputs, batch)
         names = argument_names(found.module, len(found.inputs))
         with flattened(found.module, file.__name__) as flat:
-            traced = trace_graph(found.module, found.inputs, found.mode)
+            traced = _graph(found)
     traced = replace(traced, structure=flat.structure)
     _check_tables(file, entry, found, traced)
     random = random_operators(traced.graph)
@@ -214,6 +214,16 @@ def _traced_whole(
     return task.model_copy(update=update)
 
 
+def _graph(found: Probe) -> Traced:
+    """The forward; RefusedError where it cannot be traced, or a mask's selection is left in it."""
+    if found.selects is None:
+        return trace_graph(found.module, found.inputs, found.mode)
+    try:
+        return trace_selections(found.module, found.inputs)
+    except Exception as error:
+        raise found.selects from error
+
+
 def _check_tables(file: ModuleType, entry: Entry, found: Probe, traced: Traced) -> None:
     """RefusedError where the graph has values that a constructor drew beside its weights."""
     baked = [item for item in traced.constants.values() if not isinstance(item, FakeTensor)]
@@ -250,7 +260,7 @@ def _graph_alone(policy: TracePolicy, file: ModuleType, names: list[str]) -> Gra
     with unchecked_distributions():
         found = probe(file, entry, policy.inputs, saved_batch(policy.inputs))
         with flattened(found.module, file.__name__):
-            traced = trace_graph(found.module, found.inputs, found.mode)
+            traced = _graph(found)
     simplify(traced)
     return to_graph(traced, names)
 

@@ -6,7 +6,7 @@ import torch
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for
-from kernelwright.tools.tasks.graph.aten_graph import decompositions
+from kernelwright.tools.tasks.graph.decompositions import decompositions
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.graph import base, words
 
