@@ -237,12 +237,13 @@ def _check_tables(file: ModuleType, entry: Entry, found: Probe, traced: Traced) 
 
 def _check_imports(task: Task, policy: TracePolicy, file: ModuleType) -> None:
     """RefusedError where the file computes something else when it is imported the next time."""
+    names = [spec.name for spec in task.inputs if spec.tensor is not None]
     try:
         with imported_anew(task.source, task.path, 1) as again:
-            other = _graph_alone(policy, again, [spec.name for spec in task.inputs if spec.tensor])
+            other = _graph_alone(policy, again, names)
     except RefusedError:  # it can be imported once only, which says nothing
         return
-    if other.nodes == task.graph.nodes:
+    if repr(other.nodes) == repr(task.graph.nodes):  # NaN is no other value than NaN
         return
     held = drawn_names(file, again, constants_of(task.graph, "cpu").values())
     what = ", ".join(held) or "a value"

@@ -38,12 +38,12 @@ def drawn_names(
         {place: held for name, value in vars(one).items() for place, held in _inside(value, name)}
         for one in (file, again)
     )
-    return tuple(
-        place
-        for place, held in first.items()
-        if any(held.shape == item.shape and _same(held.cpu(), item) for item in baked)
-        and not (place in second and _same(held, second[place]))
-    )
+    named: dict[int, str] = {}  # each tensor by the first of its places
+    for place, held in first.items():
+        is_baked = any(held.shape == item.shape and _same(held.cpu(), item) for item in baked)
+        if is_baked and not (place in second and _same(held, second[place])):
+            named.setdefault(id(held), place)
+    return tuple(named.values())
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -58,12 +58,18 @@ def _held(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
                 yield from _inside(value, f"{path}.{name}" if path else name)
 
 
-def _inside(value: object, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+# Of lists and dictionaries in each other; one may hold itself.
+_DEEPEST = 8
+
+
+def _inside(value: object, place: str, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    if depth > _DEEPEST:
+        return
     if type(value) in (torch.Tensor, nn.Parameter):  # and nothing that stands for one in a trace
         yield place, cast("torch.Tensor", value)
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from _inside(item, f"{place}[{number}]")
+            yield from _inside(item, f"{place}[{number}]", depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _inside(item, f"{place}[{key!r}]")
+            yield from _inside(item, f"{place}[{key!r}]", depth + 1)

@@ -56,6 +56,7 @@ def test_sums_of_a_selection_and_what_is_put_back_have_a_fixed_size(
         ("pass", "x[:, x[0] > 0].sum()"),
         ("pass", "x[x > 0].nonzero().sum()"),
         ("n = (x * 3).int()", "(7 // n[n != 0]).sum()"),  # what is not selected may be zero
+        ("z = x.clone(); z[torch.rand(6, 8) > 0.5] = x[torch.rand(6, 8) > 0.5]", "z"),
         ("z = x.clone(); z[y > 0] = x[x > 0]", "z"),  # another mask may select as many
     ],
 )

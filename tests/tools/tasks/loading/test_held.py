@@ -65,6 +65,7 @@ def get_inputs():
         ("W = torch.randn(4)", "x * W", "W, which"),
         ("T = {'a': [torch.ones(4), torch.rand(4)]}", "x * T['a'][1]", "T['a'][1], which"),
         ("S = random.random()", "x * S", "a value, which"),
+        ("L = [torch.rand(4)]; L.append(L)", "x * L[0]", "L[0], which"),
     ],
 )
 def test_what_a_file_draws_when_it_is_imported_is_to_be_registered(
@@ -82,6 +83,7 @@ def test_what_a_file_draws_when_it_is_imported_is_to_be_registered(
         ("W = torch.randn(4)", "self.register_buffer('w', W)", "x * self.w"),
         ("X = torch.randn(4); W = torch.arange(4.0)", "pass", "x * W"),
         ("W = torch.randn(4)", "pass", "x * torch.tensor([1.0, 2.0, 3.0, 4.0])"),
+        ("W = torch.randn(4)", "pass", "torch.where(x > 0, x, float('nan'))"),
     ],
 )
 def test_what_every_import_makes_alike_is_baked_in(
