@@ -24,15 +24,20 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from kernelwright.tools.runtime import imports_out_of_sight
 from kernelwright.tools.tasks.audit.doubts import graph_badges
-from kernelwright.tools.tasks.graph.aten_graph import trace_graph
-from kernelwright.tools.tasks.graph.convert import simplify, tensor_spec, to_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph, trace_selections
+from kernelwright.tools.tasks.graph.convert import (
+    constants_of,
+    simplify,
+    tensor_spec,
+    to_graph,
+)
 from kernelwright.tools.tasks.graph.cost import bytes_moved, flops
 from kernelwright.tools.tasks.graph.lean_export import UNCHECKED, unchecked_distributions
 from kernelwright.tools.tasks.graph.random_draws import random_operators, unkept_draws, unused_draws
 from kernelwright.tools.tasks.graph.traced import Traced
 from kernelwright.tools.tasks.inputs.domains import input_spec, keep_needed_domains, try_out
 from kernelwright.tools.tasks.inputs.shapes import tied
-from kernelwright.tools.tasks.loading.held import drawn_table
+from kernelwright.tools.tasks.loading.held import drawn_names, drawn_table
 from kernelwright.tools.tasks.loading.modules import build_call, build_module, check_inputs
 from kernelwright.tools.tasks.loading.packing import argument_names, flattened, result_apart
 from kernelwright.tools.tasks.loading.probe import Probe, probe, quiet_fake_tensors, size_bytes
@@ -40,6 +45,8 @@ from kernelwright.tools.tasks.loading.saved import saved_batch, saved_state
 from kernelwright.tools.tasks.loading.user_file import (
     Entry,
     choose_entry,
+    draws_at_import,
+    imported_anew,
     load_module,
     project_read,
     sha256,
@@ -148,12 +155,15 @@ def _trace(source: str, path: str, policy: TracePolicy) -> Task:
     chosen = choose_entry(file, policy.entry, makes=policy.makes)
     entry = replace(chosen, evaluation=policy.evaluation)
     try:
-        return _traced_whole(source, path, policy, file, entry)
+        whole = _traced_whole(source, path, policy, file, entry)
     except RefusedError as refused:
         task = _in_parts(source, path, policy, file, entry, refused.refusal)
         if task is None:
             raise
         return task
+    if draws_at_import(file):
+        _check_imports(whole, policy, file)
+    return whole
 
 
 def _traced_whole(
@@ -164,7 +174,7 @@ def _traced_whole(
         found = probe(file, entry, policy.inputs, batch)
         names = argument_names(found.module, len(found.inputs))
         with flattened(found.module, file.__name__) as flat:
-            traced = trace_graph(found.module, found.inputs, found.mode)
+            traced = _graph(found)
     traced = replace(traced, structure=flat.structure)
     _check_tables(file, entry, found, traced)
     random = random_operators(traced.graph)
@@ -204,6 +214,16 @@ def _traced_whole(
     return task.model_copy(update=update)
 
 
+def _graph(found: Probe) -> Traced:
+    """The forward; RefusedError where it cannot be traced, or a mask's selection is left in it."""
+    if found.selects is None:
+        return trace_graph(found.module, found.inputs, found.mode)
+    try:
+        return trace_selections(found.module, found.inputs)
+    except Exception as error:
+        raise found.selects from error
+
+
 def _check_tables(file: ModuleType, entry: Entry, found: Probe, traced: Traced) -> None:
     """RefusedError where the graph has values that a constructor drew beside its weights."""
     baked = [item for item in traced.constants.values() if not isinstance(item, FakeTensor)]
@@ -213,6 +233,37 @@ def _check_tables(file: ModuleType, entry: Entry, found: Probe, traced: Traced) 
             f"The forward reads {place}, which the constructor draws at random and which is no "
             "parameter or buffer; register it, as with register_buffer or nn.ParameterList."
         )
+
+
+def _check_imports(task: Task, policy: TracePolicy, file: ModuleType) -> None:
+    """RefusedError where the file computes something else when it is imported the next time."""
+    names = [spec.name for spec in task.inputs if spec.tensor is not None]
+    try:
+        with imported_anew(task.source, task.path, 1) as again:
+            other = _graph_alone(policy, again, names)
+    except RefusedError:  # it can be imported once only, which says nothing
+        return
+    if repr(other.nodes) == repr(task.graph.nodes):  # NaN is no other value than NaN
+        return
+    held = drawn_names(file, again, constants_of(task.graph, "cpu").values())
+    what = ", ".join(held) or "a value"
+    place = "pass it as an argument" if task.entry_kind == "function" else "register it as a buffer"
+    raise refuse(
+        f"The forward computes with {what}, which the file draws at random when it is imported, so "
+        f"that every import computes something else; {place}, or call torch.manual_seed before it."
+    )
+
+
+def _graph_alone(policy: TracePolicy, file: ModuleType, names: list[str]) -> Graph:
+    """What another import of a task's file computes."""
+    chosen = choose_entry(file, policy.entry, makes=policy.makes)
+    entry = replace(chosen, evaluation=policy.evaluation)
+    with unchecked_distributions():
+        found = probe(file, entry, policy.inputs, saved_batch(policy.inputs))
+        with flattened(found.module, file.__name__):
+            traced = _graph(found)
+    simplify(traced)
+    return to_graph(traced, names)
 
 
 def _with_weights(file: ModuleType, entry: Entry, found: Probe) -> nn.Module:

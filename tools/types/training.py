@@ -16,8 +16,9 @@ class TrainingSummary(Value):
     its backward. `forward_ms` and `backward_ms` are what the kernels take by the ratios that their
     searches measured: what autograd spends between the two is not in them. `in_turns` says whether
     kernels were timed in turns with PyTorch's operators both ways; times of different moments
-    decide nothing. `run` is the backward's
-    search, `status` what may be said of it beside PyTorch's operators, `why` why there is none.
+    decide nothing, and of these it is the least ratio that they leave possible. `run` is the
+    backward's search, `status` what may be said of it beside PyTorch's operators, `why` why there
+    is none.
     """
 
     run: str = ""

@@ -230,6 +230,31 @@ def test_a_direction_that_had_one_look_only_is_exported_and_what_is_lacking_is_n
     assert why_not_own(lacks).startswith("a step needs the weight other, which")
 
 
+def test_a_first_look_that_was_disturbed_claims_no_more_than_its_least_ratio(own_step):
+    made, step = own_step
+    baselines = step.forward.baselines
+    eager = baselines.named("eager")
+    disturbed = eager.measurement.model_copy(
+        update={"median_ms": 77.0, "p10_ms": 6.5, "p90_ms": 90.0}
+    )
+    screen = eager.measurement.model_copy(update={"median_ms": 1.0, "p10_ms": 0.9, "p90_ms": 1.3})
+    forward = step.forward.model_copy(
+        update={
+            "evaluation": step.forward.evaluation.model_copy(
+                update={"comparisons": (), "screen": screen}
+            ),
+            "baselines": baselines.model_copy(
+                update={"items": (eager.model_copy(update={"measurement": disturbed}),)}
+            ),
+        }
+    )
+    whole = made.model_copy(update={"backward": step.model_copy(update={"forward": forward})})
+    training = training_of(whole)
+    assert training is not None
+    took = training.forward_ms - (forward.evaluation.prepare_ms or 0.0)
+    assert took == pytest.approx(step.found.eager_step_forward_ms / (6.5 / 1.3))
+
+
 def test_the_forward_s_ratio_is_of_the_time_of_its_own_file(own_step):
     made, step = own_step
     assert step.found.eager_step_forward_ms > 0

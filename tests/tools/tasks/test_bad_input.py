@@ -141,6 +141,12 @@ def test_bad_inputs_are_named(sentence: Sentence, rest: str, words: str) -> None
             "registers its buffer 't' when it is first called",
         ),
         ("return x[x > 0]", "depends on the values of tensors at model.py:6"),
+        ("return x * x[x > 0].amax()", "torch.where(mask, x, 0) has the size of x, and mask.sum()"),
+        (
+            "torch.set_grad_enabled(True); v = x.detach().requires_grad_(); "
+            "g = torch.autograd.grad(v.tanh().sum(), v); torch.set_grad_enabled(False); return g",
+            "takes gradients by autograd at model.py:6, which cannot be traced; torch.func.grad",
+        ),
         ("return x if x.sum() > 0 else -x", "depends on the values of tensors at model.py:6"),
         ("return torch.fft.rfft(x)", "complex64"),
         ("import sys; sys.exit()", "exits the process"),

@@ -1,10 +1,11 @@
 """One kernel for every size of a dimension, from the texts written for a few sizes.
 
 Emitters bake sizes into what they write. Written for several sizes with the same strategy and
-settings, the texts are equal but for some whole numbers; where each of those is `a * size + b` for
-every size, the size becomes an argument of the kernels, and the plan reads it from an input as it
-runs. The sizes are primes, so that what an emitter leaves out where sizes divide is there. That the
-result is right, also at sizes that do divide, is for the judge to say: this is text alone.
+settings, the texts are equal but for some whole numbers, as `64` or `64.0f`; where each of those is
+`a * size + b` for every size, the size becomes an argument of the kernels, and the plan reads it
+from an input as it runs. The sizes are primes, so that what an emitter leaves out where sizes
+divide is there. That the result is right, also at sizes that do divide, is for the judge to say:
+this is text alone.
 
 Where a size decides what is written (which registers a row takes, how a loop is unrolled) there is
 no such text, and `None` says so. So it is where the compiler wants a constant: an array's length, a
@@ -14,7 +15,7 @@ template's argument (these the compiler refuses).
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernelwright.tools.types import LanguageName, Setting, Value
 
@@ -24,6 +25,7 @@ _TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\d[\d.]*(?:[eE][+-]?\d+)?\w*|\w+|\s+|.', re.DOTALL
 )
 _WHOLE = re.compile(r"(\d+)([uUlL]*)")
+_FLOATING = re.compile(r"(\d+\.\d*(?:e\+\d+)?|\d+e\+\d+)(f?)")
 _DECLARED = re.compile(r"^\s*// (?:tune|require):.*\n", re.MULTILINE)
 
 
@@ -60,13 +62,23 @@ def _plain(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Line:
-    """A whole number as `factor * size + more`, with the suffix that it was written with."""
+    """A whole number as `factor * size + more`; `type_` is the floating type that it has, or ""."""
 
     factor: int
     more: int
+    type_: str = ""
 
     def printed(self, name: str) -> str:
-        """The expression, with brackets where it is more than the name."""
+        """The expression in a kernel."""
+        said = self._sum(name)
+        return f"{self.type_}({said.strip('()')})" if self.type_ else said
+
+    def in_plan(self, name: str) -> str:
+        """The expression in a plan."""
+        return f"(1.0 * {self._sum(name)})" if self.type_ else self._sum(name)
+
+    def _sum(self, name: str) -> str:
+        """With brackets where it is more than the name."""
         if (self.factor, self.more) == (1, 0):
             return name
         scaled = name if self.factor == 1 else f"{self.factor} * {name}"
@@ -104,7 +116,7 @@ def any_size(
     if printed is None:
         return None
     source, functions = printed
-    words = "".join(part if isinstance(part, str) else part.printed(name) for part in plan)
+    words = "".join(part if isinstance(part, str) else part.in_plan(name) for part in plan)
     return Text(kernel=source, plan=_reading(words, name, place, functions))
 
 
@@ -124,14 +136,30 @@ def _joined(texts: Sequence[str], sizes: Sequence[int]) -> list[Part] | None:
         if words[0].startswith("//"):
             parts.append(_comment(words, sizes))
             continue
-        read = [_WHOLE.fullmatch(word) for word in words]
-        if not all(read) or len({found[2] for found in read if found}) != 1:
-            return None
-        line = line_through(sizes, [int(found[1]) for found in read if found])
-        if line is None:
+        if (line := _line(words, sizes)) is None:
             return None
         parts.append(line)
     return parts
+
+
+def _line(words: Sequence[str], sizes: Sequence[int]) -> Line | None:
+    """The line through whole numbers of one type, by the size that each was written for."""
+    for pattern in (_WHOLE, _FLOATING):
+        read = [found for word in words if (found := pattern.fullmatch(word))]
+        values = [_whole(found[1]) for found in read]
+        if len(read) < len(words) or len({found[2] for found in read}) > 1 or None in values:
+            continue
+        line = line_through(sizes, [value for value in values if value is not None])
+        type_ = "" if pattern is _WHOLE else "float" if read[0][2] else "double"
+        return line and replace(line, type_=type_)
+    return None
+
+
+def _whole(text: str) -> int | None:
+    """The number that a text spells; None where it has a fraction."""
+    if text.isdigit():
+        return int(text)
+    return int(float(text)) if float(text).is_integer() else None
 
 
 def _comment(words: Sequence[str], sizes: Sequence[int]) -> str:

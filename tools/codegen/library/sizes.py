@@ -6,6 +6,7 @@ one of them, it stays for exactly these.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations as combinations_of
 
 from kernelwright.profiles.load import Hardware
@@ -116,7 +117,11 @@ class AllSizes:
             return text, same(text, self._own)
         like = [s for s in self._telling if all(s[n] == size for n, size in points.items())]
         settings = self._settings(like[-1], choices)
-        known = {telling[self._ranged]: self._text(telling, choices, settings) for telling in like}
+        known = {}
+        for telling in like:
+            # A strategy may not fit what is small; three sizes are enough.
+            with suppress(ValueError):
+                known[telling[self._ranged]] = self._text(telling, choices, settings)
         name, place = names[self._ranged], self._dimensions[self._ranged].places[0]
         language = self._winner.language
         for texts in _threes(known):
@@ -157,7 +162,7 @@ class AllSizes:
 
     def _names(self, choices: Mapping[str, str]) -> tuple[str, ...]:
         """What the sizes are called in kernels and plan."""
-        draft = self._repertoire(self._telling[0]).draft(choices)
+        draft = self._repertoire(self._telling[-1]).draft(choices)
         texts = [self._own, Text(kernel=draft.kernel, plan=draft.plan)]
         names: list[str] = []
         for item in self._dimensions:

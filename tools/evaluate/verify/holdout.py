@@ -68,7 +68,11 @@ def held_out(
         seed_there = fresh_seed(seed, name)
         return _fails(other, candidate, built, seed_there, announce, settle)
 
-    return tried_on_others(runtime, seed, attempt, settle)
+    found = tried_on_others(runtime, seed, attempt, settle)
+    if not found.tried or not found.why_not:
+        return found
+    # Kernels that rules write have the example's sizes in them.
+    return found.model_copy(update={"why_not": f"{found.why_not}; --shapes asks for more sizes"})
 
 
 def tried_on_others(

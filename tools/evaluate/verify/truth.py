@@ -22,7 +22,7 @@ from kernelwright.tools.evaluate.rules import Rules
 from kernelwright.tools.evaluate.verify.memory import available_bytes, scores_bytes, truth_bytes
 from kernelwright.tools.evaluate.verify.roundings import Rounded
 from kernelwright.tools.tasks import Reference
-from kernelwright.tools.tasks.graph.aten_graph import decompositions
+from kernelwright.tools.tasks.graph.decompositions import decompositions
 from kernelwright.tools.tasks.reference import doubled
 from kernelwright.tools.types import DType, Task, refuse
 

@@ -30,6 +30,7 @@ from kernelwright.tools.tasks.gradients.exported import constants_of, exported, 
 from kernelwright.tools.tasks.gradients.kept import Step, make_empty_anew, split
 from kernelwright.tools.tasks.graph.aten_graph import reads_values
 from kernelwright.tools.tasks.graph.convert import names_of, simplify, to_graph
+from kernelwright.tools.tasks.graph.inner_gradients import inner_gradient
 from kernelwright.tools.tasks.graph.traced import Traced
 from kernelwright.tools.tasks.loading.packing import leaves_of
 from kernelwright.tools.tasks.outline import looked_at
@@ -82,12 +83,14 @@ def backward_of(reference: Reference, task: Task, arguments: Sequence[object]) -
     except RefusedError:
         raise
     except Exception as error:  # whatever the user's module does that cannot be differentiated
-        raise refuse(_why(error)) from error
+        raise refuse(_why(error, reference.module, arguments)) from error
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, module: torch.nn.Module, arguments: Sequence[object]) -> str:
     if values := reads_values(error):
         return f"The backward {values}, so that it cannot be traced."
+    if inner := inner_gradient(module, arguments):
+        return f"The forward takes gradients itself by {inner}; gradients of those are PyTorch's."
     words = " ".join(str(error).split())[:200]
     return f"The backward cannot be traced: {words}"
 
@@ -116,6 +119,13 @@ def why_no_backward(task: Task) -> str:
         return "The module draws random numbers."
     if not any(spec.dtype.is_floating for spec in task.outputs):
         return "No result is a floating tensor."
+    read = {str(node.target) for node in task.graph.nodes if node.op == "weight"}
+    for weight in task.weights:
+        if weight.tensor.dtype.is_complex and weight.name in read:
+            return (
+                f"The forward computes with complex numbers, {weight.name!r}; keep real ones and "
+                "call torch.view_as_complex in the forward."
+            )
     return ""
 
 

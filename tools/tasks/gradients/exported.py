@@ -9,7 +9,7 @@ Not covered: recurrent layers, whose gradients would be unrolled.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -31,13 +31,15 @@ def exported(module: torch.nn.Module, arguments: Sequence[object]) -> fx.GraphMo
     """A module as `torch.export` reads it: its operators, with the weights under their own names.
 
     Raises:
-        RefusedError: it has a recurrent layer.
+        RefusedError: it has a recurrent layer, or bags of embeddings whose offsets it is given.
     """
     program = torch.export.export(module, tuple(arguments), strict=False)
     for node in program.graph.nodes:
         if node.target in RECURRENT_LAYERS:
             kind = str(node.target).split(".")[1]
             raise refuse(f"The gradients of the recurrent layer ({kind}) are left to PyTorch.")
+        if node.target is aten.embedding_bag.padding_idx:
+            _check_offsets(node, {*program.graph_signature.user_inputs})
     if any(map(_is_transform, program.graph.nodes)):
         program = program.run_decompositions({})
     read = program.module(check_guards=False)
@@ -45,6 +47,20 @@ def exported(module: torch.nn.Module, arguments: Sequence[object]) -> fx.GraphMo
     _show_updates(read.graph)
     read.recompile()
     return read
+
+
+def _check_offsets(bag: fx.Node, inputs: Collection[object]) -> None:
+    """RefusedError where bags begin at an input's values: a task of the backward draws others."""
+    waiting = [at for at in bag.args[2:3] if isinstance(at, fx.Node)]
+    while waiting:
+        at = waiting.pop()
+        if at.name in inputs:
+            raise refuse(
+                f"The offsets of an EmbeddingBag depend on the input {at.name!r}, and there is no "
+                "telling which others are valid; bags of one length, as rows of a matrix, need "
+                "no offsets."
+            )
+        waiting.extend(at.all_input_nodes)
 
 
 def _is_transform(node: fx.Node) -> bool:

@@ -5,10 +5,6 @@ export refuses (attributes set during the forward, context managers it does not 
 nothing depends on values. It sees only the operators that run, so context managers, hooks and
 attributes set on the way do not matter to it. Python scalars are baked in, as with torch.export.
 
-What moves memory (activations, softmax, norms, losses, means) becomes pointwise operators and
-reductions, so that one scheduler can fuse them. What a library does better than a loop would
-(convolutions, products, pooling, sorting, attention, resampling) stays one operator.
-
 Recurrent layers stay one operator too, and are not unrolled for their shapes: torch finds the
 shapes of an LSTM's results by decomposing it into a cell for every step and layer, in each of its
 passes, which takes minutes for a few hundred steps. The shapes follow from the arguments.
@@ -17,27 +13,33 @@ Not covered: packed sequences.
 
 from __future__ import annotations
 
-import math
+import io
+import logging
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, lru_cache, partial
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import cast
 
 import torch
 from torch import fx, nn
 from torch._C import DispatchKey
-from torch._decomp import decomposition_table, get_decompositions
+from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 from torch._subclasses.fake_impls import _deregister_op_impl, register_op_impl
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from kernelwright.tools.tasks.graph.composites import registered_composites, remembered_composites
+from kernelwright.tools.tasks.graph.decompositions import Table, decompositions
+from kernelwright.tools.tasks.graph.inner_gradients import inner_gradient
 from kernelwright.tools.tasks.graph.lean_export import only_graphs, unchecked_distributions
+from kernelwright.tools.tasks.graph.selections import fixed_sizes
 from kernelwright.tools.tasks.graph.traced import (
     Structure,
     Traced,
@@ -49,131 +51,8 @@ from kernelwright.tools.tasks.graph.traced import (
 from kernelwright.tools.tasks.loading.packing import argument_names
 from kernelwright.tools.tasks.refusals import message, user_line
 from kernelwright.tools.types import RefusedError, refuse
-from kernelwright.tools.types.graph import words
 
 aten = torch.ops.aten
-Table = dict[OpOverload, Callable[..., object]]
-
-_BREAK_DOWN = words(
-    "_softmax _log_softmax native_layer_norm _native_batch_norm_legit "
-    "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm "
-    "_batch_norm_with_update _batch_norm_with_update_functional _batch_norm_no_update "
-    "_fused_rms_norm elu gelu hardtanh leaky_relu linalg_vector_norm addmv dist tril_indices "
-    "triu_indices unbind_copy nansum mse_loss huber_loss smooth_l1_loss soft_margin_loss "
-    "binary_cross_entropy nll_loss_forward nll_loss2d_forward multi_margin_loss "
-    "multilabel_margin_loss_forward glu silu mish hardswish hardsigmoid selu celu softplus "
-    "softshrink hardshrink threshold log_sigmoid_forward logit logaddexp logaddexp2 xlogy lerp "
-    "addcmul addcdiv heaviside nan_to_num frac deg2rad rad2deg sinc sgn isposinf isneginf square "
-    "rsub clamp_min clamp_max fmin fmax narrow_copy permute_copy view_copy as_strided_copy "
-    "rrelu_with_noise_backward"
-)
-
-_KEEP_WHOLE = words(
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
-    "_scaled_dot_product_flash_attention_for_cpu_backward embedding_dense_backward "
-    "convolution_backward lstm gru rnn_tanh rnn_relu upsample_bilinear2d upsample_bicubic2d "
-    "upsample_nearest1d upsample_nearest2d "
-    "upsample_nearest3d upsample_linear1d upsample_trilinear3d _upsample_nearest_exact1d "
-    "_upsample_nearest_exact2d _upsample_nearest_exact3d grid_sampler_2d im2col col2im "
-    "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
-    "replication_pad3d max_unpool2d max_unpool3d bernoulli renorm roll "
-    # Broken down it is an index_put, which adds up in changing order on a CPU, as this does not.
-    "index_add "
-    # Of a turned tensor torch 2.11 breaks it down into a copy in place, which is no graph.
-    "index_fill"
-)
-
-
-def decompositions() -> Table:
-    """A fresh table for `run_decompositions` (which takes things out of it) and `make_fx`."""
-    return dict(_table())
-
-
-@cache
-def _table() -> Table:
-    table: Table = dict(torch.export.default_decompositions())
-    packets = [getattr(aten, name) for name in sorted(_BREAK_DOWN) if hasattr(aten, name)]
-    table.update(cast("Table", get_decompositions(packets)))
-    for name in _KEEP_WHOLE:
-        packet = getattr(aten, name)
-        for overload in packet.overloads():
-            table.pop(getattr(packet, overload), None)
-    table.update(_OURS)
-    return table
-
-
-def _mean(
-    x: torch.Tensor,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> torch.Tensor:
-    """A sum in at least float32, divided by the count."""
-    result = dtype or x.dtype
-    dims = list(dim) if dim and x.dim() else list(range(x.dim()))
-    count = math.prod(x.shape[d] for d in dims)
-    half = result in (torch.float16, torch.bfloat16)
-    total = aten.sum.dim_IntList(x, dims, keepdim, dtype=torch.float32 if half else result)
-    mean: torch.Tensor = total / count
-    return mean.to(result) if half else mean
-
-
-def _mean_all(x: torch.Tensor, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return _mean(x, dtype=dtype)
-
-
-def _max_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    return aten.amax(x, [dim], keepdim), aten.argmax(x, dim, keepdim)
-
-
-def _min_dim(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    return aten.amin(x, [dim], keepdim), aten.argmin(x, dim, keepdim)
-
-
-def _group_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    batch: int,
-    channels: int,
-    pixels: int,
-    groups: int,
-    eps: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Subtract, then scale: torch's own fold into x * a + b cancels badly for large means."""
-    wide = torch.promote_types(x.dtype, torch.float32)
-    rows = aten.view(x.contiguous(), [batch, groups, channels // groups * pixels]).to(wide)
-    variance, mean = aten.var_mean.correction(rows, [2], correction=0, keepdim=True)
-    rstd = aten.rsqrt(variance + eps)
-    out = aten.view((rows - mean) * rstd, x.shape)
-    along_channels = [1, channels] + [1] * (x.dim() - 2)
-    if weight is not None:
-        out = out * aten.view(weight, along_channels)
-    if bias is not None:
-        out = out + aten.view(bias, along_channels)
-    flat = [batch, groups]
-    return out.to(x.dtype), aten.view(mean, flat).to(x.dtype), aten.view(rstd, flat).to(x.dtype)
-
-
-def _shrink_backward(gradient: torch.Tensor, x: torch.Tensor, bound: float) -> torch.Tensor:
-    """Of both shrinks: nothing comes back from within the bound, all from beyond it."""
-    return torch.where(x.abs() <= bound, 0, gradient)
-
-
-_OURS: Table = {
-    aten.hardshrink_backward.default: _shrink_backward,
-    aten.softshrink_backward.default: _shrink_backward,
-    aten.native_group_norm.default: _group_norm,
-    aten.mean.dim: _mean,
-    aten.mean.default: _mean_all,
-    aten.max.dim: _max_dim,
-    aten.min.dim: _min_dim,
-    aten.max.default: lambda x: aten.amax(x, list(range(x.dim()))),
-    aten.min.default: lambda x: aten.amin(x, list(range(x.dim()))),
-}
-
-
 Rule = Callable[..., tuple[torch.Tensor, ...]]
 
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
@@ -310,12 +189,51 @@ def trace_graph(module: nn.Module, inputs: Sequence[object], mode: FakeTensorMod
         except RefusedError:
             raise
         except Exception as second:
-            raise refuse(_why(first), f"export: {first}\nfallback: {second}"[-4000:]) from first
+            said = f"export: {first}\nfallback: {second}"[-4000:]
+            raise refuse(_why(first, module, inputs), said) from first
 
 
-def _why(error: Exception) -> str:
+def trace_selections(module: nn.Module, inputs: Sequence[object]) -> Traced:
+    """As `trace_graph` of a forward that sums up what masks select; whatever export raises."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    with mode:
+        given = [
+            torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=one.device)
+            if isinstance(one, torch.Tensor)
+            else one
+            for one in inputs
+        ]
+    with warnings.catch_warnings(), torch.no_grad(), _without_advice():
+        warnings.simplefilter("ignore")
+        traced = _exported(module, given)
+    made = fixed_sizes(traced.graph)
+    outputs = [made.get(node, node) for node in traced.outputs]
+    mutations = {name: made.get(node, node) for name, node in traced.mutations.items()}
+    return replace(traced, outputs=outputs, mutations=mutations)
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Where sizes stay unknown torch writes down the graph, and what its author might do."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    was = logger.disabled
+    logger.disabled = True
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.disabled = was
+
+
+def _why(error: Exception, module: nn.Module, inputs: Sequence[object]) -> str:
     if values := reads_values(error):
         return f"The forward {values}; not supported."
+    inner = inner_gradient(module, inputs)
+    if inner.startswith("autograd"):
+        return (
+            f"The forward takes gradients by {inner}, which cannot be "
+            "traced; torch.func.grad of a function that computes the same value can be."
+        )
     words, line = message(error), user_line(error)
     at = f" at {line}" if line else ""
     return f"The forward cannot be traced{at}: {type(error).__name__}: {words}."
@@ -349,7 +267,7 @@ def trace_outline(
         except RefusedError:
             raise
         except Exception as error:
-            raise refuse(_why(error), str(error)[-4000:]) from error
+            raise refuse(_why(error, module, inputs), str(error)[-4000:]) from error
     return traced, traced.graph.find_nodes(op="placeholder")
 
 

@@ -142,18 +142,22 @@ def ranged(found: Sequence[Dimension]) -> int | None:
     return next((number for number, item in enumerate(found) if not item.points), None)
 
 
+# What is smaller has narrower vectors, and fewer strategies: texts for it differ from one another.
+_LEAST_TELLING = 32
+
+
 def telling_sizes(dimension: Dimension, count: int = 4) -> tuple[int, ...]:
     """Sizes that share no divisor with anything: what is written for them holds for all sizes.
 
-    The largest primes of the range (where it has too few, the next ones beyond it), and its end:
-    any three of these tell, as two of them are primes.
+    The largest primes of the range (where it has too few that are not small, the next ones beyond
+    it), and its end: any three of these tell, as two of them are primes.
     """
     inside = [size for size in range(max(3, dimension.low), dimension.high + 1) if _is_prime(size)]
     beyond = (size for size in range(max(3, dimension.high + 1), 10**9) if _is_prime(size))
     chosen = inside[-count:]
-    while len(chosen) < count:
+    while len(chosen) < count or sum(size >= _LEAST_TELLING for size in chosen) < count - 1:
         chosen.append(next(beyond))
-    return tuple(sorted({*chosen, dimension.high}))
+    return tuple(sorted({*chosen[-count:], dimension.high}))
 
 
 def checked_sizes(dimension: Dimension, seed: int) -> tuple[int, ...]:

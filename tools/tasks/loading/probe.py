@@ -103,6 +103,9 @@ class ShrunkenFactories(TorchFunctionMode):
 REAL_INPUTS_BYTES = 2**28
 REAL_WEIGHTS_BYTES = 2**26
 
+# What a mask selects has as many elements as the mask has ones.
+_SELECT = ("nonzero", "masked_select")
+_FIXED = "; torch.where(mask, x, 0) has the size of x, and mask.sum() says how many are selected"
 _LOOKS_AT_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 Made = TypeVar("Made")
@@ -116,7 +119,8 @@ class Probe:
     real values of each input, or None when there are none; `samples_fit` says whether they have
     the inputs' own shapes rather than smaller ones. Inputs are flat, and `call` says how they are
     given to the forward; the module takes them flat. `ran` is what the fake forward ran. `was` is
-    what the module computes by beside its tensors, before that forward and behind it.
+    what the module computes by beside its tensors, before that forward and behind it. `selects` is
+    why the forward cannot be traced where a mask selects something in it; None where none does.
     """
 
     module: nn.Module
@@ -127,6 +131,7 @@ class Probe:
     call: CallPacking
     ran: Ran = field(default_factory=Ran)
     was: Described = field(default_factory=dict)
+    selects: RefusedError | None = None
 
 
 def probe(
@@ -153,10 +158,16 @@ def probe(
     check_inputs(inputs)
     check_inputs(samples or inputs)  # what stands for them may have lost their kind
     was, run = described(module), fake_module or module
-    ran = _run_fake(file, run, inputs, mode)
+    ran, selects = Ran(), None
+    try:
+        ran = _run_fake(file, run, inputs, mode)
+    except RefusedError as refused:
+        if not refused.refusal.sentence.endswith(f"{_FIXED}."):
+            raise
+        selects = refused
     used_mode = mode if fake_inputs is not None else None
     was = agreed(was, described(run))
-    return Probe(module, inputs, used_mode, samples, inputs_small, call, ran, was)
+    return Probe(module, inputs, used_mode, samples, inputs_small, call, ran, was, selects)
 
 
 @contextmanager
@@ -216,6 +227,8 @@ def _run_fake(
     except RefusedError as refused:
         if isinstance(refused.__cause__, _LOOKS_AT_VALUES):
             line = user_line(refused.__cause__)
-            why = f"{f' at {line}' if line else ''} ({refused.__cause__}), which cannot be traced"
-            raise refuse(f"The forward depends on the values of tensors{why}.") from refused
+            op = str(refused.__cause__)
+            why = f"{f' at {line}' if line else ''} ({op}), which cannot be traced"
+            hint = _FIXED if any(name in op for name in _SELECT) else ""
+            raise refuse(f"The forward depends on the values of tensors{why}{hint}.") from refused
         raise

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Literal
+from typing import Literal, cast
 
 import numpy
 import torch
@@ -46,6 +46,7 @@ def seed_everything(seed: int) -> None:
 
 _HELPERS = ("get_inputs", "get_init_inputs")
 _LOADED: dict[tuple[str, str, str], tuple[ModuleType, Place | None]] = {}
+_DREW: set[ModuleType] = set()
 
 
 @dataclass(frozen=True)
@@ -91,26 +92,69 @@ def load_module(
     return module
 
 
+def draws_at_import(module: ModuleType) -> bool:
+    """Whether importing a loaded file moved a generator on that `seed_everything` sets.
+
+    Not seen: what is drawn from a generator of its own that takes its seed from the system.
+    """
+    return module in _DREW
+
+
+@contextmanager
+def imported_anew(source: str, path: str, seed: int) -> Iterator[ModuleType]:
+    """A file that is loaded already, with what it imports of its project, under another seed.
+
+    Inside, that import has the names of the first; behind it, the first is what it was.
+
+    Raises:
+        RefusedError: it can be imported once only.
+    """
+    first, place = _LOADED[path, sha256(source), ""]
+    names = {first.__name__, *_IMPORTS.its_modules()}
+    aside = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    try:
+        yield _execute(_compile(source, path), source, path, place, seed)
+    finally:
+        for name in (first.__name__, *_IMPORTS.its_modules()):
+            sys.modules.pop(name, None)
+        sys.modules.update(aside)
+
+
 def project_read(source: str, path: str) -> Project | None:
     """What a loaded file was seen to read of the files around it up to now."""
     _, place = _LOADED[path, sha256(source), ""]
     return None if place is None else kept(place, _IMPORTS.read(place))
 
 
-def _execute(code: CodeType, source: str, path: str, place: Place | None) -> ModuleType:
+def _execute(
+    code: CodeType, source: str, path: str, place: Place | None, seed: int = 0
+) -> ModuleType:
     name = f"kernelwright_task_{sha256(source)[:16]}"
     if place is not None and _IMPORTS.owns(place.module):
         name = place.module
     # inspect.getsource (and so torch.jit) must find the text even where the file is not.
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    seed_everything(0)
+    seed_everything(seed)
+    seeded = _generators()
     file = str(place.file) if place is not None else path
     try:
         with user_code("Importing the file", path), _importable(place, Path(path).parent):
-            return _imported(name, file, code)
+            module = _imported(name, file, code)
     except RefusedError:
         sys.modules.pop(name, None)
         raise
+    if _generators() != seeded:
+        _DREW.add(module)
+    return module
+
+
+def _generators() -> tuple[object, ...]:
+    """The states of what `seed_everything` seeds."""
+    _, keys, place, *_ = cast("tuple[object, numpy.ndarray, int, object]", numpy.random.get_state())
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if started else ())]
+    own = (state.numpy().tobytes() for state in states)
+    return (random.getstate(), keys.tobytes(), place, *own)
 
 
 def _imported(name: str, file: str, code: CodeType) -> ModuleType:
@@ -206,16 +250,17 @@ class _Imports(MetaPathFinder):
 
     def read(self, place: Place) -> set[Path]:
         """Files of the project that were imported, or opened for reading."""
-        modules = [sys.modules[name] for name in self._its_modules()]
+        modules = [sys.modules[name] for name in self.its_modules()]
         found = {str(file) for module in modules if (file := getattr(module, "__file__", None))}
         opened = {name for name in self._opened if not (name.endswith(".pyc") or of_python(name))}
         return {Path(name) for name in found | opened if Path(name).is_file()} - {place.file}
 
-    def _its_modules(self) -> list[str]:
+    def its_modules(self) -> list[str]:
+        """Names of what was imported of the project."""
         return [name for name in sys.modules if name.partition(".")[0] in self._owned]
 
     def _leave(self, place: Place) -> None:
-        self._aside[place.folder] = {name: sys.modules.pop(name) for name in self._its_modules()}
+        self._aside[place.folder] = {name: sys.modules.pop(name) for name in self.its_modules()}
         roots = {str(root) for root in place.roots}
         sys.path[:] = [name for name in sys.path if name not in roots]
 

@@ -167,6 +167,21 @@ def test_what_a_size_decides_otherwise_has_no_such_text(kernel: Callable[[int], 
     assert text(kernel) is None
 
 
+def test_a_count_that_a_mean_divides_by_is_a_floating_argument() -> None:
+    made = text(lambda n: f'extern "C" void f(float* x) {{ x[0] /= {10 * n}.0f; x[1] = {n}.0; }}')
+    assert made is not None
+    assert "x[0] /= float(10 * n); x[1] = double(n);" in made.kernel
+    plans = [f"def forward(x):\n    return aten.mul(x, {3 * n}.0)\n" for n in (5, 7, 11)]
+    texts = {n: Text(kernel="", plan=plan) for n, plan in zip((5, 7, 11), plans, strict=True)}
+    whole = any_size(texts, "n", (0, 0), "cpp")
+    assert whole is not None
+    assert "aten.mul(x, 1.0 * (3 * n))" in whole.plan
+
+
+def test_a_strategy_that_small_sizes_lack_is_written_for_the_others() -> None:
+    assert "x.shape[0]" in written("(x * y).sum()", "batch=1..64", "generic_cpu")[0].plan
+
+
 def test_settings_are_fixed_and_names_are_free() -> None:
     given = Text(
         kernel="#include <a>\n// tune: N in 1, 2\n// require: N < 2\nvoid f() {}\n", plan="batch"

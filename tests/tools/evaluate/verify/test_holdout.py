@@ -48,6 +48,7 @@ async def test_what_holds_for_its_own_shape_alone_stays_correct_and_says_so(
     found = await executor.evaluate(rows, kernel(plan=FIXED), "certify")
     assert found.verdict is Verdict.CORRECT, found.verification.reason
     assert found.verification.shapes.startswith("this shape only: on")
+    assert found.verification.shapes.endswith("; --shapes asks for more sizes")
 
 
 @pytest.mark.exhaustive

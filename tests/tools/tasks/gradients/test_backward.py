@@ -420,7 +420,7 @@ WEIGHTED = """class Model(nn.Module):
 def get_inputs():
     return [torch.randn(6, 10)]
 """
-HELD = """TABLE = torch.randn(5000)
+HELD = """TABLE = torch.arange(5000.0)
 
 
 def held(x):
@@ -432,9 +432,50 @@ def get_inputs():
 """
 
 
+COMPLEX = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tone = nn.Parameter(torch.randn(10, dtype=torch.complex64))
+
+    def forward(self, x):
+        return torch.tanh(x) + self.tone.real
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
+BAGS = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.EmbeddingBag(50, 8)
+
+    def forward(self, x, lengths):
+        return torch.tanh(self.table(x, lengths.cumsum(0) - lengths))
+
+
+def get_inputs():
+    return [torch.randint(0, 50, (20,)), torch.tensor([4, 6, 10])]
+"""
+FORCES = """class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(10, 10)
+
+    def forward(self, x):
+        return torch.func.grad(lambda at: torch.tanh(self.layer(at)).sum())(x)
+
+
+def get_inputs():
+    return [torch.randn(6, 10)]
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
+        (COMPLEX, r"complex numbers, 'tone'; keep real ones and call torch.view_as_complex"),
+        (BAGS, "offsets of an EmbeddingBag depend on the input 'lengths'.* as rows of a matrix"),
+        (FORCES, r"takes gradients itself by torch.func at \w+.py:\d+; gradients of those are"),
         (SOFTMAX.replace("torch.softmax(x, -1)", "x.argmax(-1)"), "No result is a floating"),
         (RESIDUAL.replace("torch.tanh(x)", "x"), "need no computing"),
         (RECURRENT, r"gradients of the recurrent layer \(lstm\) are left to PyTorch"),

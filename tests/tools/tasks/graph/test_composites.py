@@ -6,8 +6,9 @@ from torch._subclasses.fake_impls import op_implementations_dict
 from torch.export import exported_program
 
 from kernelwright.tools.tasks.graph import composites
-from kernelwright.tools.tasks.graph.aten_graph import decompositions, trace_graph, trace_outline
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph, trace_outline
 from kernelwright.tools.tasks.graph.composites import remembered_composites
+from kernelwright.tools.tasks.graph.decompositions import decompositions
 
 
 class Mixed(nn.Module):

@@ -6,7 +6,8 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.fx import graph_module
 
-from kernelwright.tools.tasks.graph.aten_graph import decompositions, trace_graph
+from kernelwright.tools.tasks.graph.aten_graph import trace_graph
+from kernelwright.tools.tasks.graph.decompositions import decompositions
 from kernelwright.tools.tasks.graph.lean_export import only_graphs
 
 

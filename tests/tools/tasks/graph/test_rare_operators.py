@@ -6,7 +6,7 @@ import torch
 from kernelwright.profiles.load import hardware_profile
 from kernelwright.tools.candidates.plan import ADMITTED
 from kernelwright.tools.codegen.library.kernel_library import repertoire_for
-from kernelwright.tools.tasks.graph.aten_graph import decompositions
+from kernelwright.tools.tasks.graph.decompositions import decompositions
 from kernelwright.tools.types import Task
 from kernelwright.tools.types.graph import base, words
 
@@ -72,6 +72,7 @@ STRIDED = (
     "x.as_strided((3, 4), (0, 1), 2)",
     "x.T.contiguous().T.as_strided((2, 3, 2), (2, 1, 4))",
     "x.unfold(1, 3, 1).as_strided((4, 2, 3), (16, 2, 1))",
+    "x[:, 1:5].as_strided((3, 4), (16, 1))",
     "(x * 1).fill_diagonal_(0.5)",
     "torch.as_strided_scatter(x * 2, x[:2, :3].T, (3, 2), (2, 17), 1)",
     "torch.as_strided_scatter((x * 2).T, x[:2, :3], (2, 3), (16, 1))",
@@ -94,6 +95,72 @@ def get_inputs():
     x = torch.randn(8, 16)
     ours, _ = run_graph(task.graph, [x], {})
     torch.testing.assert_close(ours[0], torch.tanh(eval(use, {"torch": torch, "x": x})))
+
+
+@pytest.mark.parametrize(
+    ("inside", "view"),
+    [
+        ("[:, ::2]", "x.as_strided((3, 4), (16, 2))"),
+        ("[:, ::2]", "x.as_strided((2, 3, 2), (32, 4, 2), 34)"),
+        ("[:, 2:10]", "x.as_strided((6, 5, 4), (16, 1, 1))"),
+        ("[1::2, 2:10].T", "x.as_strided((2, 3), (64, 1), 20)"),
+    ],
+)
+def test_elements_of_a_tensor_with_gaps_are_picked_by_their_places(traced, run_graph, inside, view):
+    text = f"""
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh({view})
+
+
+def get_inputs():
+    return [torch.randn(8, 16){inside}]
+"""
+    task = traced(text)
+    x = eval(f"torch.randn(8, 16){inside}", {"torch": torch})
+    ours, _ = run_graph(task.graph, [x], {})
+    assert not [node for node in task.graph.nodes if "as_strided" in node.op]
+    torch.testing.assert_close(ours[0], torch.tanh(eval(view, {"torch": torch, "x": x})))
+
+
+def test_what_reads_between_the_elements_of_a_tensor_is_refused(sentence):
+    said = sentence("""
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x.as_strided((3, 4), (16, 1)))
+
+
+def get_inputs():
+    return [torch.randn(8, 16)[:, ::2]]
+""")
+    assert "reads memory between the elements of a strided tensor by as_strided" in said
+
+
+COPIES = (
+    "torch.select_copy(x, 1, 2)", "torch.slice_copy(x, 1, 2, 9)", "torch.split_copy(x, 3)[1]",
+    "torch.detach_copy(x)", "torch.view_as_real_copy(torch.complex(x, x))",
+    "torch.view_as_complex_copy(x.view(8, 8, 2)).real", "torch._neg_view_copy(x)",
+    "torch._conj_copy(torch.complex(x, x)).imag",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("use", COPIES)
+def test_a_copy_of_a_view_is_the_view_and_a_copy(traced, run_graph, use):
+    text = f"""
+class Model(nn.Module):
+    def forward(self, x):
+        return {use}
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+"""
+    task = traced(text)
+    assert not [node for node in task.graph.nodes if "_copy." in node.op]
+    x = torch.randn(8, 16)
+    ours, _ = run_graph(task.graph, [x], {})
+    torch.testing.assert_close(ours[0], eval(use, {"torch": torch, "x": x}))
+    assert ours[0].untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
 
 
 OF_ONE_ELEMENT = (

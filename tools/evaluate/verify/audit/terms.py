@@ -21,7 +21,7 @@ from kernelwright.tools.evaluate.verify.errors import finite
 from kernelwright.tools.evaluate.verify.reference_runtime import ReferenceRuntime
 from kernelwright.tools.evaluate.verify.roundings import Altered, plain_name
 from kernelwright.tools.tasks import DISTRIBUTIONS, applicable
-from kernelwright.tools.tasks.graph.aten_graph import decompositions
+from kernelwright.tools.tasks.graph.decompositions import decompositions
 from kernelwright.tools.types import RefusedError
 
 TERMS_MAX = 24
