@@ -51,7 +51,11 @@ _IDLE_SHARE, _IDLE_MS = 0.3, 20.0  # threads of OpenMP spin a little before they
 # Between a round and the next values, so that what is used from then on shows. On a busy machine a
 # thread takes longer to spin its few milliseconds; after so long it has, whatever the load.
 _RESTS, _REST_S, _STILL_MS, _RESTED_S = 8, 0.02, 0.1, 0.3
-_WATCH, _WATCHES, _WATCHES_MAX = 0.5, 5, 12  # chance before a round; how many there are, in the end
+_WATCH, _WATCHES, _WATCHES_MAX = (
+    0.5,
+    10,
+    16,
+)  # chance before a round; how many there are, in the end
 
 Verify = Callable[[Draw, Sequence[Argument], Sequence[Tensor]], None]
 

@@ -101,6 +101,9 @@ def ahead_of_the_word(honest_ms: list[float], candidate_ms: list[float]) -> str:
 
 def test_work_before_the_word_go_is_found_in_the_kernels_books():
     assert "it works ahead" in ahead_of_the_word([0.0] * 10, [9.0] * 10)
+    assert "it works ahead" in ahead_of_the_word(
+        [0.0] * 10, [0.0, 0.9, 0.7, 0.0, 0.0, 0.8, 0.0, 1.1, 0.0, 0.0]
+    )
 
 
 def test_threads_that_spin_for_a_while_after_a_round_do_not_work_ahead():

@@ -97,10 +97,10 @@ def test_rounds_that_never_begin_are_made_until_they_tell_something(
     said: list[str] = []
     fight = timer(stand(said, "ours"), stand(said, "theirs"))
     fight.watch()
-    assert said == ["ours resumes", "theirs fill", "ours fill"] * 5
-    assert fight.readings.ahead_ms == fight.readings.baseline_ahead_ms == [0.0] * 5
+    assert said == ["ours resumes", "theirs fill", "ours fill"] * 10
+    assert fight.readings.ahead_ms == fight.readings.baseline_ahead_ms == [0.0] * 10
     fight.watch()
-    assert len(said) == 15
+    assert len(said) == 30
 
 
 def test_a_guest_that_does_not_stand_still_cheats(monkeypatch: pytest.MonkeyPatch) -> None:
