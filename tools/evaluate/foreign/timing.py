@@ -290,8 +290,8 @@ def worked_ahead(readings: ClockReadings) -> str:
         return ""
     return (
         f"when its values lay there and nothing was asked of it yet, the guest used {ahead:.3g} ms "
-        f"of processor time in four of ten rounds (the baseline's at most {honest:.3g} ms, nearly always), and "
-        f"{whole:.3g} ms passed by the clock then: it works ahead"
+        f"of processor time in four of ten rounds (the baseline's at most {honest:.3g} ms, nearly "
+        f"always), and {whole:.3g} ms passed by the clock then: it works ahead"
     )
 
 
