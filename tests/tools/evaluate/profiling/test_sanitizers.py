@@ -103,7 +103,9 @@ async def test_a_race_that_the_right_answer_hides_is_found(tmp_path: Path) -> No
         honest = new_candidate("cuda", KERNEL % "__syncthreads();", PLAN)
         found = (await executor.evaluate(task, honest, "certify")).verification
         assert found.verdict is Verdict.CORRECT, found.reason
-        assert not [words for words in found.not_verified if "check:" in words]
+        # Where it does not work behind the wall it looks outside of it, and that is said.
+        unseen = [words for words in found.not_verified if "check:" in words]
+        assert not [words for words in unseen if "outside the wall" not in words]
         racing = new_candidate("cuda", KERNEL % "if (half != 64) __syncthreads();", PLAN)
         found = (await executor.evaluate(task, racing, "certify")).verification
         assert found.verdict in (Verdict.NONDETERMINISTIC, Verdict.WRONG_RESULT), found.reason
