@@ -132,24 +132,26 @@ def as_good(
     if found.pair.out:
         shape = found.pair.out[-1].shape
         index, right = index.reshape(shape), right.reshape(shape)
-    fine = found.possible(index)
     own = evaluate(graph, found.source.name, inputs, weights)
     if own is None:
         return torch.zeros_like(got, dtype=torch.bool)
-    index = torch.where(fine, index, right)
+    possible = found.possible(index)
+    index = torch.where(possible, index, right)
     if found.source.op == "input" or not own.dtype.is_floating_point:
-        ours, theirs = found.values(own, index), found.values(own, right)
-        equal = (ours == theirs) | ((ours != ours) & (theirs != theirs))
-        return (fine & equal).view_as(got)
+        good = _equal(found.values(own, index), found.values(own, right))
+        return (possible & good).view_as(got)
     exact = evaluate(graph, found.source.name, inputs, weights, in_float64=True)
     if exact is None:
         return torch.zeros_like(got, dtype=torch.bool)
     off = distance(own, own, exact, chunk_elements, rounding)
     step = bound * max(off.own_worst, off.rounding)
     ours, theirs = found.values(exact, index), found.values(exact, right)
-    allowed = step * (ours.abs() + theirs.abs() + 2 * off.scale)
-    near = (ours == theirs) | (ours.isnan() & theirs.isnan()) | ((ours - theirs).abs() <= allowed)
-    return (fine & near).view_as(got)
+    near = (ours - theirs).abs() <= step * (ours.abs() + theirs.abs() + 2 * off.scale)
+    return (possible & (near | _equal(ours, theirs))).view_as(got)
+
+
+def _equal(ours: Tensor, theirs: Tensor) -> Tensor:
+    return (ours == theirs) | (ours.isnan() & theirs.isnan())
 
 
 def evaluate(
