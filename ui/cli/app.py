@@ -1,9 +1,8 @@
 """The command line: what can be asked, and how. What is done about it stands beside.
 
-Here are the commands that search, judge and serve.
-Nothing heavy is imported before a command runs: `kernelwright --help` must not wait for torch.
-Results go to stdout, everything else to stderr. Exit status: 0 it ran, 2 the input is unusable,
-3 the machine lacks something.
+Here are the commands that search, judge and serve. Nothing heavy is imported before a command runs:
+`kernelwright --help` must not wait for torch. Results go to stdout, everything else to stderr. Exit
+status: 0 it ran, 2 the input is unusable, 3 the machine lacks something.
 """
 
 import io

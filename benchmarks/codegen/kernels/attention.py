@@ -8,8 +8,7 @@ playbook makes of it without a kernel for attention: two products around a softm
 measurement, written as it is made; `error_ratio` is the error over that of PyTorch's own call.
 
     python benchmarks/codegen/kernels/attention.py attention.jsonl --seconds 85
-    python benchmarks/codegen/kernels/attention.py attention_single.jsonl --seconds 60
-        --kind float32
+    python benchmarks/codegen/kernels/attention.py single.jsonl --seconds 60 --kind float32
 
 What is not covered: backward passes, and clocks (read those beside it).
 """

@@ -91,36 +91,36 @@ def constants_of(module: fx.GraphModule) -> Tensors:
 
 
 def _show_updates(graph: fx.Graph) -> None:
-    """Write a batch norm's running values beside it, as it hides that it updates them.
-
-    Mean and variance are those of its own broken-down form, so that they are computed once.
-    """
+    """Write a batch norm's running values beside it, as it hides that it updates them."""
     for node in graph.find_nodes(op="call_function", target=aten.batch_norm.default):
         x, weight, bias, mean, variance, training, momentum, eps, _ = node.args
         if not training or mean is None:
             continue
-        value, held_in = x.meta["val"], mean.meta["val"].dtype
-        dims = [dim for dim in range(value.dim()) if dim != 1]
-        count = value.numel() // value.shape[1]
         with graph.inserting_before(node):
-            call = graph.call_function
-            wide = (
-                x
-                if value.dtype == held_in
-                else call(aten._to_copy.default, (x,), {"dtype": held_in})
-            )
-            both = call(aten.var_mean.correction, (wide, dims), {"correction": 0, "keepdim": True})
-            for place, held, factor in ((1, mean, 1.0), (0, variance, count / (count - 1))):
-                found = call(aten.squeeze.dims, (call(operator.getitem, (both, place)), dims))
-                new = call(aten.mul.Tensor, (found, momentum * factor))
-                old = call(aten.mul.Tensor, (held, 1 - momentum))
-                call(aten.copy_.default, (held, call(aten.add.Tensor, (new, old))))
+            _update_running_values(graph, x, mean, variance, momentum)
             plain = (x, weight, bias, None, None, True, momentum, eps)
-            made = call(aten.native_batch_norm.default, plain)
-            result = call(operator.getitem, (made, 0))
-            result.meta["val"] = value
+            made = graph.call_function(aten.native_batch_norm.default, plain)
+            result = graph.call_function(operator.getitem, (made, 0))
+        result.meta["val"] = x.meta["val"]
         node.replace_all_uses_with(result)
         graph.erase_node(node)
+
+
+def _update_running_values(
+    graph: fx.Graph, x: fx.Node, mean: fx.Node, variance: fx.Node, momentum: float
+) -> None:
+    """What is taken of `x` is what the norm's broken-down form takes: it is computed once."""
+    call, value, kept_in = graph.call_function, x.meta["val"], mean.meta["val"].dtype
+    dims = [dim for dim in range(value.dim()) if dim != 1]
+    count = value.numel() // value.shape[1]
+    if value.dtype != kept_in:
+        x = call(aten._to_copy.default, (x,), {"dtype": kept_in})
+    both = call(aten.var_mean.correction, (x, dims), {"correction": 0, "keepdim": True})
+    for place, held, factor in ((1, mean, 1.0), (0, variance, count / (count - 1))):
+        found = call(aten.squeeze.dims, (call(operator.getitem, (both, place)), dims))
+        new = call(aten.mul.Tensor, (found, momentum * factor))
+        old = call(aten.mul.Tensor, (held, 1 - momentum))
+        call(aten.copy_.default, (held, call(aten.add.Tensor, (new, old))))
 
 
 def _compare_classes(graph: fx.Graph) -> None:

@@ -8,7 +8,6 @@ import torch
 from kernelwright.tools.tasks import trace
 from kernelwright.tools.tasks.gradients.backward import backward_of
 from kernelwright.tools.tasks.gradients.beside_autograd import check_updates
-from kernelwright.tools.tasks.reference import Reference
 from kernelwright.tools.types import RefusedError, Task, TracePolicy
 from kernelwright.tools.types.backward import BackwardRead
 
@@ -73,16 +72,6 @@ CASES = {
 }
 
 
-def built(text):
-    task = trace(text, "model.py", TracePolicy())
-    assert isinstance(task, Task), task
-    assert task.graph.mutations
-    names = {}
-    exec(text, names)
-    reference = Reference.build(task, "cpu")
-    return task, reference, names["get_inputs"]()
-
-
 def called(file, reads, held):
     names = {}
     exec(file, names)
@@ -92,8 +81,10 @@ def called(file, reads, held):
 
 
 @pytest.mark.parametrize("text", CASES.values(), ids=CASES)
-def test_gradients_and_new_values_are_those_of_the_module(text):
-    task, reference, (x,) = built(text)
+def test_gradients_and_new_values_are_those_of_the_module(built, text):
+    read = built(text)
+    task, reference, (x,) = read.task, read.reference, read.arguments
+    assert task.graph.mutations
     module = copy.deepcopy(reference.module).requires_grad_(True)
     found = backward_of(reference, task, [x])
     for name, value in module.state_dict().items():
@@ -121,15 +112,16 @@ def test_gradients_and_new_values_are_those_of_the_module(text):
     assert isinstance(trace(found.source, "backward.py", TracePolicy()), Task)
 
 
-def test_a_backward_that_reads_what_the_forward_writes_is_refused():
+def test_a_backward_that_reads_what_the_forward_writes_is_refused(built):
     text = source("Averaged()", before=AVERAGED.format("x * self.mean"))
-    task, reference, arguments = built(text)
+    read = built(text)
     with pytest.raises(RefusedError, match=r"reads the buffer 'norm.mean', which the forward upd"):
-        backward_of(reference, task, arguments)
+        backward_of(read.reference, read.task, read.arguments)
 
 
-def test_new_values_that_the_module_would_not_write_are_refused():
-    task, reference, (x,) = built(CASES["rows"])
+def test_new_values_that_the_module_would_not_write_are_refused(built):
+    read = built(CASES["rows"])
+    task, reference, (x,) = read.task, read.reference, read.arguments
     found = backward_of(reference, task, [x])
     held = {
         BackwardRead(kind="weight", name=n): v for n, v in reference.module.state_dict().items()
