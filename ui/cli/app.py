@@ -1,7 +1,6 @@
-"""The command line: what can be asked, and how. What is done about it stands beside.
+"""The commands that search, judge and serve. What is done about them stands beside.
 
-Here are the commands that search, judge and serve. Nothing heavy is imported before a command runs:
-`kernelwright --help` must not wait for torch. Results go to stdout, everything else to stderr. Exit
+Nothing heavy is imported before a command runs. Results go to stdout, all else to stderr. Exit
 status: 0 it ran, 2 the input is unusable, 3 the machine lacks something.
 """
 
